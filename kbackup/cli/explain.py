@@ -37,12 +37,7 @@ _STOPPED: Final = {"130": "130", "143": "130"}
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the page, below its heading of the second level.
-
-    Attributes:
-        title: The heading.
-        lines: What is below it.
-    """
+    """A part of the page, below its heading of the second level."""
 
     title: str
     lines: tuple[str, ...]
@@ -72,7 +67,6 @@ class Page:
     """What is known about one code.
 
     Attributes:
-        code: The code.
         exit_code: The exit code that it stands for; itself where it is one, empty for a warning.
         meaning: One sentence; empty where the lines say it.
         lines: What to do, in the page's Markdown.

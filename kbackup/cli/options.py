@@ -92,7 +92,6 @@ class GroupedOption(click.Option):
     """An option that knows its heading in the help, and its default.
 
     Args:
-        group: The heading.
         stated: The default as it would be typed, where click does not know it.
     """
 
@@ -176,7 +175,6 @@ class GroupedCommand(click.Command):
     """A command whose ``--help`` fits a screen, and whose ``--help-all`` has every option.
 
     Args:
-        examples: Lines that can be pasted.
         common: The options that ``--help`` lists, most used first, each by one of its names;
             where there are none, all.
     """
@@ -494,8 +492,6 @@ def refuse(
     """Report what is wrong with the line that was *typed*, and exit with code 2.
 
     Args:
-        error: What click says.
-        typed: The words.
         problem: What is known better than click knows it.
     """
     from kbackup.cli import running  # noqa: PLC0415  (not needed for --help)
@@ -514,7 +510,6 @@ def explained(error: click.UsageError, path: str) -> ConfigurationError:
     """Return click's error in our three parts: what, why, what to do.
 
     Args:
-        error: What click says.
         path: The command as it is typed, such as ``kbackup sink run``.
     """
     listed = f"{path} --help-all lists what it has"

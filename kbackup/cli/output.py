@@ -131,10 +131,7 @@ class Logs:
             shows_run: Print the run's start, progress and end on stderr; not where a live display
                 and a table show the same.
             verbose: 0 for warnings and the run, 1 for what kbackup does, 2 for all its details.
-            log_format: Of stderr and file.
             log_file: Appended to, and opened again when a log rotation has moved it.
-            mask: Takes secrets out.
-            debug: Write tracebacks.
         """
         self._line = line
         self._shows_run = shows_run
@@ -411,8 +408,6 @@ def choose(
     With ``json`` and ``quiet``, JSON is printed, for it was asked for, and stderr is quiet.
 
     Args:
-        command: Its words, such as ``sink run`` or ``restore --dry-run``.
-        settings: What is printed, and where.
         secrets: Texts that are not to be shown wherever they turn up.
         stdout: In place of the process's; likewise *stderr*.
         environ: `NO_COLOR`, `FORCE_COLOR`, `TERM` and `COLUMNS` are looked at.

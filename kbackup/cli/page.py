@@ -74,14 +74,7 @@ def page(
     partitions: Sequence["StoredPartition"],
     maps: Sequence["PartitionMap"],
 ) -> str:
-    """Return the page.
-
-    Args:
-        place: What is shown: the store and ``topics.dir``.
-        moment: When it was looked at.
-        partitions: What is stored.
-        maps: What became of each partition, by topic.
-    """
+    """Return the page."""
     title = f"Backup in {place}"
     rows = {row.where: row for row in partitions}
     objects, stored = sum(row.objects for row in partitions), sum(row.bytes for row in partitions)
@@ -106,12 +99,7 @@ def page(
 
 
 def drill_page(place: str, report: "DrillReport") -> str:
-    """Return the page of a drill.
-
-    Args:
-        place: Of the backup: the store and ``topics.dir``.
-        report: What the drill has left.
-    """
+    """Return the page of a drill."""
     word = "passed" if report.has_passed else f"failed (exit {report.exit_code})"
     records = sum(one.records for one in report.topics)
     times = [

@@ -448,15 +448,7 @@ class _CommandFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """The steps of the demo, and what it prints about them.
-
-    Attributes:
-        stdout: Gets the result.
-        stderr: Gets the progress messages.
-        foreground: Runs the commands.
-        quiet: Print failures only.
-        no_progress: No live display.
-    """
+    """The steps of the demo, and what it prints about them."""
 
     stdout: "OutputStream"
     stderr: "OutputStream"

@@ -299,10 +299,6 @@ def draw(
     """Return the display for a terminal of *width* times *height* cells.
 
     Args:
-        progress: How far it is.
-        width: Columns.
-        height: Lines.
-        is_restore: Which words to use.
         is_starting: Whether Spark has been sent for and no task has been heard of.
     """
     rows = progress.rows()

@@ -44,14 +44,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a command's work gets.
-
-    Attributes:
-        settings: Checked.
-        loaded: The settings with their origins.
-        tell: Takes events.
-        stop: Asked for by signals.
-    """
+    """What a command's work gets."""
 
     settings: Settings
     loaded: Loaded
@@ -68,8 +61,6 @@ def run(command: loading.Command, words: str, parameters: Mapping[str, Any], wor
     Args:
         command: Which properties count.
         words: The command as typed, for the screen.
-        parameters: What click parsed.
-        work: The command's own part.
     """
     try:
         loaded = load(command, parameters)
@@ -356,12 +347,7 @@ class OpenedBackup:
     """What a command that only looks works on.
 
     Attributes:
-        session: The command's.
-        place: Where the backup is.
         opens: Opens it, once: what is asked for wrongly is refused before anybody is asked.
-        layout: How its objects are named.
-        summary: Gets what the command finds.
-        clock: The time.
     """
 
     session: Session
@@ -451,8 +437,6 @@ def report_status(
     """Report how past runs ended, and write or serve that as metrics where they are asked for.
 
     Args:
-        session: The command's.
-        of: Whose runs.
         max_age: The oldest that the last success may be, a duration; None for any age.
         of_group: Only restores that keep their positions in it.
     """

@@ -166,10 +166,7 @@ class Listing:
     """A table whose width is not yet decided.
 
     Attributes:
-        columns: The columns, left to right.
-        rows: What their cells are made of.
         total: The last row, a text for each column by its title; None where there is none.
-        is_boxed: Drawn with lines around it.
     """
 
     columns: Sequence[Column]
@@ -655,10 +652,7 @@ class Bar:
     """One line of a map.
 
     Attributes:
-        partition: Of which partition.
-        stretches: What is known, in order.
         low: The first number of the line: an offset, or a day since year 1.
-        high: The last one.
     """
 
     partition: int

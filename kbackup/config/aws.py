@@ -53,7 +53,6 @@ class AwsSecrets:
     """What one configuration asks AWS for; each secret is asked for once.
 
     Args:
-        environ: The variables.
         places: Where each alias looks; the others as the environment says.
     """
 
@@ -65,8 +64,6 @@ class AwsSecrets:
         """Return what a secret, which is a JSON object, has under a key.
 
         Args:
-            reference: As it is written, for messages.
-            alias: The part before the first colon.
             text: What follows: ``ID:key``; the ID may be an ARN, and have ``%3A`` for a colon.
 
         Raises:
@@ -96,8 +93,6 @@ class AwsSecrets:
         """Return the value of a parameter, decrypted.
 
         Args:
-            reference: As it is written, for messages.
-            alias: The part before the first colon.
             text: What follows: ``NAME`` or ``:NAME``.
 
         Raises:

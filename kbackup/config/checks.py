@@ -47,8 +47,6 @@ def suspicions(
     """Yield a warning for each value that is probably a mistake.
 
     Args:
-        given: All properties.
-        commands: What they are for.
         idle: Names of those without effect, of which nothing else is worth saying.
     """
     for name, value in given.items():
@@ -76,7 +74,6 @@ def logins(
     """Yield a warning where the consumer alone signs in, as in Connect: here others connect too.
 
     Args:
-        given: All properties.
         clients: What each of Kafka's clients is given, by its name.
     """
     name = "consumer.override.security.protocol"
@@ -172,7 +169,6 @@ def generic(
     """Yield what does not go with objects of any name, and what goes with nothing else.
 
     Args:
-        given: What was given.
         mode: The value of ``mode``; None where that is not given.
         holds_records: The objects hold full records, by their format.
     """
@@ -274,8 +270,6 @@ def requirements(
     """Yield what *command* requires and was not given.
 
     Args:
-        command: As `load` takes it.
-        given: What was given, erroneous values included.
         cuts_by_number: Whether the layout is the connectors', whose files have no other limit.
         elsewhere: Names that may still come from an option: a warning only.
     """

@@ -257,7 +257,6 @@ def read(
     """Return the properties in *path*, in order.
 
     Args:
-        path: The file.
         otherwise: Reads one of another extension than these; None refuses it.
 
     Raises:

@@ -77,7 +77,6 @@ class Value:
 
     Attributes:
         value: Text, or from the command line a bool, int or tuple of texts.
-        origin: Where.
         folder: What a relative path in one of its placeholders is relative to; None if it must
             not contain any.
     """
@@ -114,8 +113,6 @@ class ConfigIssue:
         code: The kind of issue, for scripts.
         name: The property, or several separated by commas; empty for the whole configuration.
         origin: Where its value came from; empty if it was not given.
-        what: What it is about.
-        why: What is wrong with it, or will happen.
         do: What the operator can do; may be empty.
     """
 

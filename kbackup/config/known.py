@@ -36,7 +36,6 @@ class RefusedProperty(Unsupported):
     """A property that is refused, in its place.
 
     Attributes:
-        commands: The commands that use the property.
         reads_others: Whether the other properties let it have its effect.
         is_built_in: Whether it comes with kbackup.
     """

@@ -92,14 +92,8 @@ class ConfigValidator:
     """One configuration while it is checked.
 
     Attributes:
-        given: What was given, by property.
-        issues: What was found so far.
         used: Names that become settings.
         connectors: The files that are a connector's.
-
-    Args:
-        merged: What was given.
-        command: As `load` takes it.
     """
 
     def __init__(self, merged: sources.Merged, command: str) -> None:
@@ -487,9 +481,7 @@ class Loaded:
     """A configuration that was read and is valid.
 
     Attributes:
-        settings: The values.
         origins: Where each came from, by property; a property that is not in it has its default.
-        warnings: Warnings about it.
         passed_on: Properties of Kafka's clients, converters and transforms, as they were given.
         narrowing: Variables that choose records, or their topics: one may have been left.
     """

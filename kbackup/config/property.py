@@ -71,14 +71,8 @@ class Property(Option[Any]):
     """One setting as it appears on the command line, in files and in the documentation.
 
     Attributes:
-        commands: The commands that use it: "sink", "restore", "list", "verify", "cat", "query",
-            "against" (``verify --against``), "thaw", "reindex", "accept", "copy", "expire",
-            "status" (of a sink), "restore-status", "configs", "groups", "access", "drill",
-            "abort-uploads", "keys", "doctor", "config".
-        group: Its heading.
         declared: What its plugins declare; None if it is the tool's own.
         plugins: The seam and the names of the plugins that declare it.
-        is_built_in: Whether it comes with kbackup.
     """
 
     commands: frozenset[str]
@@ -136,7 +130,6 @@ class Group:
     """Settings under one heading.
 
     Attributes:
-        title: The heading.
         commands: The commands that use the group's settings, unless a setting names others.
     """
 

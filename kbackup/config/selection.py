@@ -30,7 +30,6 @@ class NamedPlugins:
         found: Attributes of `Settings` to their values.
         defaults: Attributes of `Settings` whose defaults are others in the layout of the format;
             empty where it has no layout of its own.
-        issues: Errors and warnings.
         without_effect: Names that do nothing in this layout.
     """
 
@@ -235,7 +234,6 @@ def resolve_plugins(
     """Find the view, formats, converters and partitioner.
 
     Args:
-        given: What was given, erroneous values left out.
         writes: Whether the command writes objects (sink) or reads them.
         converts: Whether it decodes records at all.
         connector: The class of the connector whose file this is; None if it is not one's.
@@ -473,7 +471,6 @@ def idle(names: Iterable[str], settings: Mapping[str, Any], *, reads: bool) -> I
     """Yield the options among *names* none of whose plugins is chosen.
 
     Args:
-        names: Properties.
         settings: What chooses plugins, by attribute of `Settings`.
         reads: Whether a backup is read: what no setting names follows from its objects then.
     """
@@ -535,8 +532,6 @@ def unusable(
     """Yield what the chosen store and partitioner cannot be configured with.
 
     Args:
-        settings: The values so far.
-        options: Those of plugins.
         bad: Names of which something is wrong: what goes with one of them is not judged.
     """
     yield from _unusable_by("stores", chosen(settings)["store_url"][1], options, bad)

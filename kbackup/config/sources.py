@@ -97,8 +97,6 @@ def resolve_references(
     """Return *text* with its references replaced.
 
     Args:
-        text: The value as written.
-        environ: The variables.
         folder: What a relative path in ``${file:...}`` is relative to.
         providers: What each alias reads; a reference with another alias stays as it is.
         asked: Keeps what AWS answered, for more than this text.
@@ -188,7 +186,6 @@ class Merged:
 
     Attributes:
         values: For each name the value that counts.
-        issues: Errors and warnings found on the way.
         connectors: The files that are of a connector of Kafka Connect.
     """
 
@@ -213,7 +210,6 @@ def merge(
     Args:
         options: By attribute or property name; None and () are not given.
         paths: Configuration files; a later one overrides an earlier one.
-        environ: All variables.
         extra: ``name=value``, as ``-X`` takes it; counts as an option.
     """
     merged = Merged()

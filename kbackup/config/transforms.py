@@ -58,12 +58,7 @@ def is_transform(name: str) -> bool:
 
 
 def steps(given: Mapping[str, Value], known: FilesWritten) -> Steps:
-    """Return the transforms of a sink, including its routing; none if it only routes.
-
-    Args:
-        given: All that was given.
-        known: What is known of the files.
-    """
+    """Return the transforms of a sink, including its routing; none if it only routes."""
     issues = [*_repeated(given), *_unlisted(given)]
     found = []
     for alias in listed(given):

@@ -38,15 +38,7 @@ from kbackup.records import (
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """What is in the open file.
-
-    Attributes:
-        records: How many.
-        bytes: Of its batches, as they were sent.
-        base_time: The time of its first batch that has one.
-        next_offset: Behind its last batch; -1 where there is none.
-        boundary: Time of the next scheduled cut.
-    """
+    """What is in the open file."""
 
     records: int = 0
     bytes: int = 0
@@ -182,14 +174,10 @@ class OpenLog:
     """The open file of one topic-partition: `kbackup.pipeline.write.OpenFiles`, of batches.
 
     Attributes:
-        where: The topic-partition.
         spec: The one view, whose format stores batches.
-        directory: Where its objects are.
-        layout: How they are named.
         spool_bytes: What the file may hold in memory.
         identity: Which topic it is; kept in each file, and beside it.
         pool: One thread in which batches are written; None: the caller's own.
-        records: Records in the open file.
     """
 
     where: TopicPartition
@@ -275,7 +263,6 @@ def united_log(file: ClosedFile, theirs: BinaryIO) -> ClosedFile | None:
 
     Args:
         file: Of batches; it stays as it is.
-        theirs: The object under its key.
 
     Returns:
         What to store; its body is the caller's to close.
@@ -302,7 +289,6 @@ def tallied_to(file: ClosedFile, last_offset: int) -> Facts | None:
     """Return what is known of a file's batches up to an offset; None where there is none.
 
     Args:
-        file: Of batches.
         last_offset: The last one of a batch, else what is returned ends elsewhere.
     """
     form = file.spec.open_format()

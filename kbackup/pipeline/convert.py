@@ -74,8 +74,6 @@ def transformed(
         batch: ``records.SCHEMA``, offsets rising.
         columns: Keys and values as converters gave them, a column for each run of a schema; those
             that are not converted are missing.
-        chain: What to apply.
-        where: Where the records come from.
 
     Yields:
         At least once; each record of *batch* is among the records, the bad ones or those left out.
@@ -451,10 +449,6 @@ def route(
     """Find time and directory of each row.
 
     Args:
-        rows: As `convert` returns them.
-        where: Their topic-partition.
-        partitioner: Gives the directories.
-        extractor: Gives the times.
         now_ms: The time that stands for "now" in all of *rows*, in ms since the epoch.
         affix: Lengthens the directories by the name of the value's schema.
         tombstones: The directory of the rows without a value, whose time is the record's own.

@@ -109,7 +109,6 @@ class Open:
 
     Attributes:
         records: Records in all open files.
-        bytes: Bytes of them.
         base_time: Time of the first record that has one, None if there is none.
         last_directory: Where the last record went; empty without records.
         last_offset: Offset of the last record, -1 without.
@@ -356,7 +355,6 @@ def cut(
     Args:
         stream: Routed rows of one topic-partition, offsets rising; consumed once, lazily.  Empty
             ones only show that time has passed.
-        rule: When to cut.
         clock: Gives the time in ms since the epoch; asked once for each element of *stream*, and
             only for a schedule.
 

@@ -49,10 +49,7 @@ class BadRecord:
     """A record that cannot be stored in this layout, and why, in the three parts of an error.
 
     Attributes:
-        offset: The record's.
-        what: What is wrong with it.
         why: Why it cannot be stored so.
-        do: What to do about it.
         stage: Where it was found, in Kafka Connect's words: ``KEY_CONVERTER``,
             ``VALUE_CONVERTER``, ``TRANSFORMATION``, or ``TASK_PUT`` for all that comes later.
         by: As in `kbackup.records.Bad`.
@@ -277,7 +274,6 @@ def room_beside_tombstones(
 
     Args:
         rows: Routed; the first of their parts are the keys.
-        directory: Where tombstones go.
         opened: The directories with an open file.
         deleted: The keys of the tombstones in the open files.
     """

@@ -148,9 +148,6 @@ class ViewSpec:
     """One kind of file of a layout; plain data.
 
     Attributes:
-        view: The part of the records.
-        format: Name of the format's plugin.
-        options: What the configuration says about files.
         converter: Name of the converter's plugin; None for full records and headers.
         properties: What was given for the converter's options.
     """
@@ -187,7 +184,6 @@ class ReadOptions:
     """How objects are read; plain data.
 
     Attributes:
-        formats: What the configuration says about files.
         key_converter: Plugin name, None for what suits the format of the file.
         value_converter: Plugin name, None for what suits the format of the file.
         properties: What was given for the options of each converter, by view.

@@ -43,7 +43,6 @@ class Index:
 
     Attributes:
         key: Where it is stored, beside the file.
-        body: Its bytes.
     """
 
     key: str
@@ -55,13 +54,9 @@ class ClosedFile:
     """A file that is complete and waits to be stored.
 
     Attributes:
-        key: Where to.
-        spec: Which view it is.
         body: Its bytes; whoever stores them closes it.
         facts: Of the records in it.
         cut: The files it was closed with.
-        where: Which partition it is of.
-        identity: Which topic it is of.
         index: Its index, None where its format has none.
         is_main: Whether it is what its records are known by: of the files of one directory, one.
         siblings: Of a file of values, the views beside it.
@@ -130,9 +125,7 @@ class OpenFiles:
     """The open files of one topic-partition.
 
     Attributes:
-        where: The topic-partition.
         views: The files of each directory, in the order they are stored.
-        layout: How objects are named.
         spool_bytes: What all open files together may hold in memory.
         identity: Which topic it is; kept in each file that has room for it, and beside it.
         tombstones: The directory of rows without a value, of which everything else is stored, the
@@ -141,7 +134,6 @@ class OpenFiles:
             where the layout is dated.
         pool: One thread in which rows are written, while the caller makes the next ones, and takes
             their digest; None: the caller's own.  What fails there is raised by the next call.
-        records: Records in all open files.
     """
 
     where: TopicPartition

@@ -179,7 +179,6 @@ class SinkProgress:
         """Open the row of a partition.
 
         Args:
-            at: The partition.
             until: Up to when all that was written to it is backed up, in seconds since the epoch:
                 a new partition was empty before.
         """

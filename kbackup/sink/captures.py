@@ -89,17 +89,7 @@ class _Remarks:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """What the cluster has said; it counts once the backup has reached *ends*.
-
-    Attributes:
-        at_ms: When offsets began to be asked for, in ms since the epoch.
-        steady_s: The same by a clock that nobody sets.
-        groups: What the cluster says of them.
-        is_complete: Whether they are known to be all.
-        offsets: Where each group stands, in Kafka's names; without those of kbackup's own groups.
-        topics: The topics that the sink was asked for.
-        ends: The high watermarks of their partitions, asked for after the offsets.
-    """
+    """What the cluster has said; it counts once the backup has reached *ends*."""
 
     at_ms: int
     steady_s: float
@@ -115,13 +105,7 @@ class _Taken:
 
 
 class GroupCaptures:
-    """Takes captures for a run, and stores them once the backup has come so far.
-
-    Args:
-        frame: The run's.
-        store: Where the backup is.
-        account: Says how far each partition is.
-    """
+    """Takes captures for a run, and stores them once the backup has come so far."""
 
     def __init__(self, frame: RunContext, store: Store, account: SinkProgress) -> None:
         self._frame, self._settings, self._account = frame, frame.settings, account
@@ -145,7 +129,6 @@ class GroupCaptures:
         What fails drops the capture, and is in the summary.
 
         Args:
-            cluster: The cluster.
             waits: Wait for transactions that are open now, for as long as `SETTLE_S`.
         """
         if self._settings.groups == NO_GROUPS:
@@ -315,11 +298,6 @@ class AccessCapture:
     """Captures ACLs, users and the brokers' settings, where ``cluster.capture`` asks for that.
 
     What the cluster does not tell is a warning, and makes the run exit 3: records are backed up.
-
-    Args:
-        frame: The run's.
-        store: Where the backup is.
-        account: Has the lock of the summary.
     """
 
     def __init__(self, frame: RunContext, store: Store, account: SinkProgress) -> None:

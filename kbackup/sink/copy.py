@@ -84,7 +84,6 @@ class TopicCopied:
     """What became of a topic's objects in one pass.
 
     Attributes:
-        topic: The topic.
         sent: Objects that were not there, or with ``--dry-run`` would be sent.
         bytes: Theirs.
         there: Objects that were there.
@@ -102,17 +101,7 @@ class TopicCopied:
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """One partition, before and after its objects were sent.
-
-    Attributes:
-        where: Which.
-        keys: Of its objects, in the order of sending.
-        sizes: Their bytes.
-        rows: What the source's ledger says of its objects, by key.
-        known: What the target's says.
-        brought: What became of each that is not known to be there.
-        same: How many are known to be there.
-    """
+    """One partition, before and after its objects were sent."""
 
     where: TopicPartition
     keys: Sequence[str]
@@ -139,20 +128,7 @@ class _Partition:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a pass begins with.
-
-    Attributes:
-        topics: Rows about topics, and sinks.
-        rows: Rows about the objects of each topic that has any, in the source.
-        there: The same of the target.
-        found: The listing of the source.
-        names: The topics that are copied.
-        partitions: Theirs.
-        present: Keys of the target, with sizes.
-        before: What is sent before objects.
-        after: What is sent after them.
-        records: Run records.
-    """
+    """What a pass begins with."""
 
     topics: pa.Table
     rows: Mapping[str, pa.Table]
@@ -177,11 +153,7 @@ class CopyRun:
     Args:
         source: Where the backup is; as it is stored, without anything around it.
         target: Where the copy is to be, likewise.
-        layout: How objects are named, in both.
         options: For formats whose extension is a setting.
-        asked: Which topics and partitions.
-        clock: The time.
-        summary: Takes what happens.
         stop: When set, the run ends before the next object.
         poll_s: Seconds between two passes; None for one pass.
         is_dry: Only say what would be sent.

@@ -40,13 +40,6 @@ class RunLedger:
     """The ledger, as the driver of one run writes it.
 
     It speaks of topics by the names under which they are stored.
-
-    Args:
-        store: Where the backup is.
-        layout: Which ``topics.dir``.
-        run: The run's id.
-        clock: The time.
-        routes: The names under which topics are stored.
     """
 
     def __init__(
@@ -74,7 +67,6 @@ class RunLedger:
 
         Args:
             plan: The run's; topics that it refuses are left as they are.
-            cluster: Where the topics are.
             asked: What the sink was asked for; the rest of its row is filled in here.
             reading: How objects are read that the ledger lacks.
             settings: The topics' own and the cluster's: `accounting.topic_settings`.
@@ -201,15 +193,7 @@ def sought(group: str, asked: Asked) -> TopicEntry:
 
 
 class Opening:
-    """Opens what was planned.
-
-    Args:
-        settings: The configuration.
-        summary: Gets the run's facts.
-        account: Gets a row for each partition.
-        news: Reports the plan, and what is odd about it.
-        ledger: Where topics and gaps are entered.
-    """
+    """Opens what was planned."""
 
     def __init__(
         self,
@@ -275,9 +259,6 @@ class Opening:
         """Take partitions in that have come while the run follows.
 
         Args:
-            plan: Only of these.
-            cluster: Where they are.
-            group: The run's.
             empty_at: When they had not been there yet, in seconds since the epoch: all that was
                 written to them before is backed up.
 
@@ -307,9 +288,6 @@ class Newcomers:
 
     Args:
         frame: The run's; its cluster is asked by one client as long as it answers.
-        store: Where the backup is.
-        opening: Accounts for newcomers, and enters them into the ledger.
-        plan: What is backed up already.
         looked: When the cluster was asked for it, in seconds since the epoch.
         claim: Takes topics, and returns those that are left to other runs.
 

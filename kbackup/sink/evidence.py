@@ -175,12 +175,6 @@ def gather(
     written the newest object, it is read.
 
     Args:
-        store: Where the objects are.
-        layout: How they are named.
-        clock: The time.
-        logs: What each partition's log holds.
-        committed: The group's positions.
-        known: What the ledger says of topics.
         options: How another tool's objects are read.
         cut_records: How many records make a cut, by configuration.
         values: The extension of the objects that are going to be written, where they hold values

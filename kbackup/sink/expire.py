@@ -87,14 +87,11 @@ class ExpiryPlanned:
     """What goes of a partition, or would.
 
     Attributes:
-        where: The partition.
         marks: Objects that are marked as removed by this run.
-        mark_bytes: Their bytes.
         gone: How many of those were deleted already, as by a rule of the bucket.
         up_to: The offset before which nothing is left to restore then; null where nothing is
             marked by this run.
         deletes: Objects that are deleted by this run.
-        delete_bytes: Their bytes.
         waits: Objects that were marked and stay for now.
         due: When the last of those can be deleted; null where there are none.
         undone: Objects whose mark is taken back.
@@ -151,12 +148,7 @@ class ExpireRun:
     """One run of ``sink expire``.
 
     Args:
-        settings: The configuration.
-        asked: What is to go.
-        store: Where the backup is.
-        layout: How its objects are named.
         clock: The time, for people; a dry run asks it, and writes no probe.
-        summary: Takes what happens.
         stop: When set, the run ends before the next objects.
         agree: Asks a person; None where there is none.
     """

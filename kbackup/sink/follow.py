@@ -172,7 +172,6 @@ class Watch:
 
     Attributes:
         report: How far its backup is.
-        identity: Which topic it is of.
         size: Records that fill a file.
         held: The cuts of values that are stored a second time.
         kept: Offsets that are in the bucket, or known to be nowhere: no gap if they expire.
@@ -217,8 +216,6 @@ class Watch:
         """Take in a look at the cluster.
 
         Args:
-            look: The newest.
-            before: The one before it.
             now: By the monotonic clock.
             clock: The same in seconds since the epoch.
         """
@@ -266,7 +263,6 @@ class Watch:
 
         Args:
             visit: Its report, which counts what the whole run has done.
-            error: What ended it early.
             now: By the monotonic clock.
             jitter: As `Pauses.aside` takes it.
         """
@@ -390,9 +386,6 @@ def follow(
     Args:
         job: What tasks need to know; with its ``flush_tail`` a short file is closed when a
             record has waited *idle_ms*, without it only full files are written.
-        idle_ms: How long a record may wait.
-        shares: One.
-        line: To the driver.
 
     Raises:
         SparkError: If the line to the driver is lost.
@@ -420,11 +413,7 @@ class FollowedPartitions:
     """The partitions of one task.
 
     Attributes:
-        job: What tasks need to know.
-        share: The task's part of the run.
         idle_s: How long a record may wait; None: until a file is full.
-        line: To the driver.
-        watches: What is known of each partition.
     """
 
     job: SinkJob

@@ -31,24 +31,13 @@ class SinkJob:
     """One run's settings for its tasks.
 
     Attributes:
-        run: The run's id.
-        kafka: The cluster.
-        store: Where objects go.
-        layout: How they are named.
-        clock: The time.
         views: The files of one cut, in the order they are stored; the last one marks the set
             as complete.
-        partitioner: Name of the partitioner's plugin.
-        extractor: Name of the timestamp extractor's plugin.
-        rule: When files are cut.
-        group: The consumer group that keeps the position.
         flush_tail: Close the last, short file at the end of a span.
         nulls: What becomes of records without a value in the connectors' layout.
-        errors: What becomes of bad records.
         schemas: The registries whose schemas are stored.
         plugin_options: What was given for the options of partitioner and extractor, by property.
         transforms: What is done to records between converting and filing them, in order.
-        routes: Under which names topics are stored.
         affix: Where the name of a value's schema stands beside its directory.
         spool_bytes: What an unfinished file may hold in memory before it moves to disk.
         points: In a dated layout, have the pointer name the index of each file that is stored.
@@ -88,8 +77,6 @@ class SinkUnit:
     """One partition's share of a run.
 
     Attributes:
-        where: The partition.
-        span: The offsets to back up.
         bookmark: What was committed beside *span*'s start, None where it is nothing of ours.
         identity: Which topic it is; kept with each object and each position.
         held: The cuts of values in the bucket that are stored a second time, one after the other.
@@ -108,7 +95,6 @@ def recreated(topic: str, stored_as: str | None = None) -> TopicChangedError:
     """Return the error of a topic that is another one than was backed up.
 
     Args:
-        topic: Its name.
         stored_as: The name that transforms give it, if that is another one.
     """
     do = "back it up to another topics.dir; the existing backup stays as it is"

@@ -104,8 +104,6 @@ def from_on(store: Store, layout: Layout, key: str) -> Iterator[tuple[StoredObje
     in the order of offsets, as in a dated layout.
 
     Args:
-        store: Where they are.
-        layout: How they are named.
         key: An object's, whether or not it is there.
 
     Raises:
@@ -401,10 +399,6 @@ class UploadDates:
     its records do not get a second object after midnight.
 
     Attributes:
-        store: Where the files are.
-        layout: How they are named.
-        where: Their partition.
-        clock: The time.
         last_key: The last object that is known to be committed; None where that is not known.
     """
 

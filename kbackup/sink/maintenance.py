@@ -389,8 +389,6 @@ class Pruned:
 
     Attributes:
         key: The object that it would have become.
-        where: Its partition.
-        begun: When it began.
     """
 
     HEAD: ClassVar = {"type": "upload"}
@@ -416,13 +414,8 @@ def prune(
     at work on them.
 
     Args:
-        store: Where the backup is.
-        layout: How objects are named.
         summary: Gets the counts, and of a dry run what aborting takes.
-        now: The time.
         older_than_s: How long ago an upload must have been begun.
-        asked: Only those of these topics and partitions.
-        is_dry: Abort nothing.
 
     Yields:
         Each upload that is aborted, or would be.

@@ -47,13 +47,7 @@ def selection(settings: Settings) -> Selection:
 
 
 def job_of(frame: RunContext, group: str, schemas: SchemaSource) -> SinkJob:
-    """Return the job of a run's tasks.
-
-    Args:
-        frame: The run's.
-        group: Keeps the positions.
-        schemas: The registries whose schemas are stored.
-    """
+    """Return the job of a run's tasks."""
     frame.begin_encryption()
     settings, world = frame.settings, frame.world
     return SinkJob(
@@ -110,13 +104,9 @@ class SinkPartitionPlan:
     """One partition: where its backup continues, or why it cannot.
 
     Attributes:
-        where: The partition.
         seen: What group, bucket and log show.
         start: Where to continue; None with *refusal*.
-        refusal: Why nothing may be done with it.
-        identity: Which topic it is.
         keeps_start: A later run would begin elsewhere if nothing said where this one did.
-        backup: Id of the backup; empty where it has none.
     """
 
     where: TopicPartition
@@ -229,9 +219,7 @@ class SinkPlan:
     Attributes:
         topics: The topics, as the cluster has them.
         partitions: Each partition of theirs that was asked for.
-        group: The consumer group that keeps the positions.
         known: What the backup says about itself.
-        left_out: Topics of the cluster that are not taken.
     """
 
     topics: Mapping[str, Topic]
@@ -275,8 +263,6 @@ def clashing_names(
     """Return the topics that cannot be stored under the names they get, and why.
 
     Args:
-        routes: Under which names topics are stored.
-        topics: The topics.
         taken: Those that the run backs up already.
 
     Raises:
@@ -350,10 +336,6 @@ def make_plan(
     """Plan a run.
 
     Args:
-        settings: What to back up, and where to.
-        cluster: Where the topics are.
-        store: Where the objects are.
-        clock: The time.
         reached: Where the run stands in partitions that it plans a second time.
         likely: Called as soon as it looks as if there were something to do.
         claim: Takes the names in the bucket of what is to be backed up; returns those that are
@@ -411,13 +393,7 @@ def plan_more(
     to them is newer than the run.
 
     Args:
-        settings: What to back up, and where to.
-        cluster: Where the topics are.
-        store: Where the objects are.
-        clock: The time.
         already: The partitions that the run has planned before.
-        claim: As for `make_plan`.
-        backup: As for `make_plan`.
 
     Raises:
         KbackupError: As `make_plan`, but for topics that do not exist: those may have been deleted.

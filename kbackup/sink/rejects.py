@@ -37,9 +37,6 @@ def with_context(
 
     Args:
         letters: ``records.SCHEMA``, a row for each of *bad*.
-        bad: What is wrong with each.
-        where: Their partition.
-        connector: Its name.
         classes: The Java class at work in a stage; what is missing is the sink's task.
     """
     return with_headers(letters, (_context(one, where, connector, classes) for one in bad))
@@ -139,8 +136,6 @@ class LeftOut:
 
     Attributes:
         bad: Offsets of its bad records, in as few spans as will do.
-        nulls: Records that were left out because they have no value.
-        filtered: Records that a transform left out.
     """
 
     bad: tuple[Span, ...] = ()
@@ -197,10 +192,6 @@ class Rejects:
     """The records of one partition that were left out and whose cut is not committed yet.
 
     Attributes:
-        where: The partition.
-        policy: What becomes of them.
-        run: The run's id.
-        line: Hears of them.
         letters: Takes them; None for nobody.
         is_reported: One of the partition has been reported.
     """

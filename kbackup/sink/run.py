@@ -41,14 +41,7 @@ _ROUNDS: Final = 3
 
 
 class SinkRun:
-    """One run, from settings to summary: an `RunCommand`.
-
-    Args:
-        settings: The configuration.
-        tell: Takes events.
-        stop: Ends the run at its next safe point.
-        world: The cluster, the bucket, the workers, the time.
-    """
+    """One run, from settings to summary: an `RunCommand`."""
 
     def __init__(self, settings: Settings, tell: Tell, stop: Stop, world: Environment) -> None:
         frame = self._frame = RunContext.of("sink", settings, tell, stop, world)

@@ -112,16 +112,7 @@ NO_SCHEMAS: Final = SchemaSource()
 
 @dataclass(slots=True)
 class SchemaKeeper:
-    """Stores the schemas that one task meets.
-
-    Attributes:
-        source: Where they are.
-        store: Where they go.
-        layout: Which ``topics.dir``.
-        clock: The time.
-        run: The run's id.
-        line: Hears what could not be stored.
-    """
+    """Stores the schemas that one task meets."""
 
     source: SchemaSource
     store: Store
@@ -244,10 +235,6 @@ def fetch(
     """Store a schema of *registry*, or note that it does not have it; return whether it has.
 
     Args:
-        registry: Where it is.
-        store: Where it goes.
-        layout: Which ``topics.dir``.
-        use: Which one.
         numbers: All that begins with its id may be numbers: then another topic's does not count,
             and one that is named after a record only if *bodies* fit it.
         bodies: What follows the id; None where it is not known any more.

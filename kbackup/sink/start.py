@@ -35,7 +35,6 @@ class HeldCut:
     """A cut of which the bucket holds objects of values, or of full records.
 
     Attributes:
-        span: Its offsets.
         objects: How many of its objects are there; 0: it is written again where it was, and nothing
             can be doubled.
         is_whole: None of them is missing.
@@ -71,7 +70,6 @@ def held(
     directory, each is a cut of its own, which ends where the next one begins.
 
     Args:
-        ledger: The partition's.
         present: The keys of a listing that was made after the ledger was read.
         extension: Of the objects of values that are written now; None where none are.
     """
@@ -105,7 +103,6 @@ def untold_to(ledger: PartitionLedger, present: Container[str]) -> int | None:
     their ends, but not their cut, are among them, for nothing shows that they would come again.
 
     Args:
-        ledger: The partition's.
         present: The keys of a listing that was made after the ledger was read.
     """
     foreign = _foreign(ledger)
@@ -187,7 +184,6 @@ class Again:
     """The part of a partition that is stored a second time.
 
     Attributes:
-        where: The partition.
         cuts: What the bucket holds of it, one after the other.
     """
 
@@ -207,7 +203,6 @@ class Again:
         """Check that the objects of a new cut take the places of those that are there.
 
         Args:
-            store: Where they are.
             records: From the new cut's first record to the one after its last.
             end: Where the cut ends: offsets without anything to store may follow its records.
             keys: Of its objects of values.
@@ -312,9 +307,6 @@ class OpenedObject:
     """An object that was opened.
 
     Attributes:
-        key: Its key.
-        start_offset: Of its first record.
-        records: How many it holds.
         directory: Where it is; empty where all objects are in one.
     """
 
@@ -358,11 +350,6 @@ class Inherited:
         No hole may arise.  Where offsets and records do not add up, the newest object is
         written again: the same records give the same object.  Where the log no longer has them,
         the backup continues at the lowest offset that can follow them.
-
-        Args:
-            where: For the sentences.
-            committed: The group's offset, None without.
-            log_start: The first offset that the log still has.
 
         Raises:
             RefusedError: If the objects hold records that the group has not come to, in several
@@ -462,12 +449,8 @@ def count_inherited(
     before the group's, or to a cut; all of them where they are ahead of the group.
 
     Args:
-        store: Where they are.
-        options: How they are read.
         objects: Those that hold the values of one partition, and what their keys say; in the order
             of start offsets, at least one.
-        committed: The group's offset, None without.
-        cut_records: How many records make a cut, by configuration.
 
     Returns:
         None where no format reads the newest.
@@ -600,8 +583,6 @@ def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
     """Decide where the backup of *where* continues: never so that values are stored twice.
 
     Args:
-        where: For the messages.
-        seen: The state of group, bucket and log.
         reset: ``earliest`` or ``latest``: where an unknown partition begins.
 
     Raises:

@@ -55,8 +55,6 @@ class ClosedFileSet:
     Attributes:
         files: In the order to store them.
         next_offset: The first offset after them.
-        bytes_read: Bytes of the records read for them.
-        left_out: What they lack.
     """
 
     files: tuple[ClosedFile, ...]
@@ -74,7 +72,6 @@ class StoredFileSet:
     """Objects that were stored together, and are not committed yet.
 
     Attributes:
-        where: Their partition.
         topic: The name under which its topic is stored.
         rows: What the ledger is to say of them.
         position: What to commit.
@@ -94,10 +91,7 @@ class Storing:
     """File sets in flight, from closed files to committed offsets.  A context manager.
 
     Args:
-        store: Where the ledger is.
-        layout: Which ``topics.dir``.
         positions: Where offsets are committed; nobody else may use it meanwhile.
-        clock: The time.
         limit_bytes: What may be in flight at a time; a larger file goes alone.
 
     Attributes:
@@ -264,10 +258,6 @@ class Placing:
     """Where the objects of a partition go.
 
     Attributes:
-        job: The run's settings.
-        unit: The partition, and what the bucket holds of it.
-        store: Where to.
-        line: To the driver, which hears of each object.
         stored_as: The name under which the partition is stored.
         again: What of it is stored a second time.
     """
@@ -299,7 +289,6 @@ class Placing:
 
         Args:
             report: What holds before it.
-            closed: The files.
 
         Raises:
             KbackupError: As `kbackup.sink.keep.keep`.
@@ -405,9 +394,6 @@ class TaskClients:
     """The clients of a task: made once, and used for all its partitions.
 
     Attributes:
-        store: Where objects go.
-        positions: Where the group's positions are kept.
-        reader: Where records come from.
         letters: Where records go that are left out; None for nowhere.
         schemas: Stores the schemas that records name; None where no registry is known.
     """
@@ -430,8 +416,6 @@ def connect(job: SinkJob, line: Line, instead_of: TaskClients | None = None) -> 
     """Open the clients of a task.
 
     Args:
-        job: What they are for.
-        line: To the driver.
         instead_of: These are closed, but for their store, which is kept, and what is known of
             schemas.
     """

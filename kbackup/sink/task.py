@@ -60,11 +60,7 @@ Taken_contra = TypeVar("Taken_contra", contravariant=True)
 
 
 class Filling(Protocol[Taken_contra]):
-    """The open files of a partition, of rows or of batches: `OpenFiles`, `OpenLog`.
-
-    Attributes:
-        records: Records in them.
-    """
+    """The open files of a partition, of rows or of batches: `OpenFiles`, `OpenLog`."""
 
     records: int
 
@@ -125,15 +121,7 @@ def _finished(work: "SinkPartitionTask", outage: Outage) -> PartitionReport[OfSi
 
 @dataclass(slots=True)
 class SinkPartitionTask:
-    """One unit's way through the task.
-
-    Attributes:
-        job: The run's settings.
-        unit: The partition, and its offsets.
-        clients: The task's.
-        line: To the driver.
-        report: The unit's result so far.
-    """
+    """One unit's way through the task."""
 
     job: SinkJob
     unit: SinkUnit
@@ -411,15 +399,7 @@ def resumed(
     store: Store,
     position: Position | None,
 ) -> PartitionReport[OfSink]:
-    """Return *report* with what that task has committed, which is not read again.
-
-    Args:
-        report: Of a unit that has not begun.
-        job: The run's settings.
-        unit: The unit.
-        store: Where the ledger is.
-        position: Of the group in the unit's partition.
-    """
+    """Return *report* with what that task has committed, which is not read again."""
     bookmark = SinkPosition.beside(position)
     if position is None or bookmark is None or bookmark.run != job.run:
         return report

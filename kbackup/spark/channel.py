@@ -59,10 +59,6 @@ class Address:
 class Hub:
     """The driver's end.  *hear* is called with each event, one at a time, from another thread.
 
-    Args:
-        host: Where to listen.
-        hear: Takes what tasks say.
-
     Attributes:
         met_at: When the first task called, by the clock of ``time.monotonic``; None until then.
     """
@@ -236,11 +232,7 @@ class Line:
 
 
 class Here(Line):
-    """The end of a task that works in the driver's own process, which hears nothing of it.
-
-    Args:
-        stop: Asks the task to end.
-    """
+    """The end of a task that works in the driver's own process, which hears nothing of it."""
 
     def __init__(self, stop: threading.Event) -> None:
         super().__init__(None)
@@ -365,11 +357,7 @@ class Report(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NotBegun:
-    """The report of a task that could not begin, whatever its units.
-
-    Attributes:
-        failure: Why not.
-    """
+    """The report of a task that could not begin, whatever its units."""
 
     failure: Issue
 

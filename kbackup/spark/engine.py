@@ -98,11 +98,9 @@ def run(
     Args:
         task: A module's function, or a `functools.partial` of one.
         units: Plain data, the largest first.
-        settings: What Spark is given.
         hear: Called with what tasks report while they run, from another thread.
         stop: When set, tasks are asked to end at their next safe point.
         starting: The Spark to use, on its way already; None starts one.
-        options: See `TaskOptions`.
 
     Raises:
         SparkError: If Spark does not start, or a task failed beyond its retries.
@@ -163,8 +161,6 @@ def archive_classes(settings: EngineSettings, task: Task[Report], stop: threadin
     time to load and check them.
 
     Args:
-        settings: They name the Java.
-        task: What the job runs.
         stop: When set, the JVM is ended at once, and nothing is left of it.
 
     Returns:

@@ -42,7 +42,6 @@ class Jvm:
     """A Java that can run Spark.
 
     Attributes:
-        home: Its ``JAVA_HOME``.
         class_archive: Where the classes that Spark loads are kept ready for it, once
             `archive_classes` has made the file; None for nowhere.
     """
@@ -199,7 +198,6 @@ class JavaProcess:
     """A JVM that we started ourselves.
 
     Attributes:
-        process: It.
         folder: Where it says where it listens, and where Spark puts what it needs for a while.
     """
 
@@ -414,8 +412,6 @@ def direct_command(
 
     Args:
         settings: Their master is a local one, or None is returned.
-        conf: All Spark properties of the run.
-        archive: The class archive to use.
     """
     if settings.jvm is None or not settings.is_local:
         return None

@@ -120,7 +120,6 @@ class Spark:
     """A Spark that takes work.
 
     Attributes:
-        context: Its ``SparkContext``.
         log: What its JVM printed: an unnamed file.
         workers: The Python that its workers are forked from, None where Spark starts it.
         java: Its JVM, None where Spark's scripts have started it.
@@ -163,7 +162,6 @@ def start(
     """Start Spark.
 
     Args:
-        settings: What it is given.
         launched: Called with its JVM, once there is one that we started ourselves.
 
     Raises:
@@ -402,9 +400,6 @@ class Starting:
 
     def is_awaited(self, stop: threading.Event) -> bool:
         """Wait for Spark, or until nobody needs it any more.
-
-        Args:
-            stop: Set once the run is to stop.
 
         Returns:
             Whether Spark is still needed; it may have failed to start.
