@@ -75,13 +75,14 @@ def check_command(**parameters: Any) -> None:
         from kbackup.inspect import doubt  # noqa: PLC0415
 
         summary = _summary("config check")
-        checks = [doubt(found) for found in loading.check(paths(parameters), os.environ)]
-        checks += _unusable_here(parameters, checks)
+        checked = loading.check(paths(parameters), os.environ)
+        checks = [doubt(found) for found in checked.issues]
+        checks += _unusable_here(checked.settings, checks)
         for check in checks or [_no_doubt(parameters)]:
             session.tell(check)
             if check.level == "fail":
                 summary.fail(check.issue())
-        return summary.finish().saying(remaining=_runs(parameters, checks))
+        return summary.finish().saying(remaining=_runs(checked, parameters, checks))
 
     perform("config check", load_output("config check", parameters), work)
 
@@ -90,7 +91,9 @@ _ON_THE_COMMAND_LINE: Final = {"-k": "HOST:PORT", "-t": "TOPIC", "-b": "BUCKET"}
 """Options for what runs need and a file may lack, each with what stands for its value."""
 
 
-def _runs(parameters: dict[str, Any], found: "Sequence[Check]") -> "list[NextCommand]":
+def _runs(
+    checked: loading.Checked, parameters: dict[str, Any], found: "Sequence[Check]"
+) -> "list[NextCommand]":
     """Return the runs that the configuration is for: what can be run as it is, and what cannot."""
     from kbackup.events import NextCommand  # noqa: PLC0415
 
@@ -103,7 +106,7 @@ def _runs(parameters: dict[str, Any], found: "Sequence[Check]") -> "list[NextCom
     files = [word for path in paths(parameters) for word in ("--config", str(path))]
     is_broken = any(check.level == "fail" for check in found)
     runs = []
-    for run_name, lacks in loading.runs(paths(parameters), os.environ):
+    for run_name, lacks in checked.runs:
         more = [word for name in lacks for word in options.get(name, ())]
         purpose = "can be run:"
         if is_broken:
@@ -114,18 +117,13 @@ def _runs(parameters: dict[str, Any], found: "Sequence[Check]") -> "list[NextCom
     return runs
 
 
-def _unusable_here(parameters: dict[str, Any], found: "Sequence[Check]") -> "list[Check]":
-    """Return failures where a run would miss an extra, or Kafka's client refuses its part.
-
-    Args:
-        parameters: The command's.
-        found: What is wrong already: it may be why something that needs an extra is not set.
-    """
+def _unusable_here(settings: config.Settings, found: "Sequence[Check]") -> "list[Check]":
+    """Return failures where a run would miss an extra, or Kafka's client refuses its part."""
+    # what is wrong already may be why something that needs an extra is not set
     from kbackup.connect import registry  # noqa: PLC0415  (imports Arrow)
     from kbackup.inspect import Check, failed  # noqa: PLC0415
     from kbackup.runs import wiring  # noqa: PLC0415
 
-    settings = loading.what_is_right(paths(parameters), os.environ)
     asked: dict[str, Callable[[], object]] = {
         "format.class": lambda: wiring.check_batches(settings),
         "Kafka": lambda: wiring.check_client(settings),

@@ -555,36 +555,36 @@ def load(
     )
 
 
-def runs(files: Sequence[Path], environ: Mapping[str, str]) -> list[tuple[Command, list[str]]]:
-    """Return the runs that a configuration is for, each with the names that keep it from one.
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What there is to say of a configuration.
 
-    A connector's file is for its own side, any other for both.
+    Attributes:
+        issues: All errors and warnings, errors first.
+        settings: With defaults in the places of what is wrong.
+        runs: What it is for, each with the names that keep it from one: a connector's file is for
+            its own side, any other for both.
     """
-    merged = sources.merge({}, files, environ, ())
-    side = _connector(merged.values)
-    both: tuple[Command, ...] = ("sink", "restore")
-    found: list[tuple[Command, list[str]]] = []
-    for command in both:
-        if side in (None, command):
-            validator = ConfigValidator(merged, command)
-            validator.validate()
-            wrong = [issue.name for issue in validator.issues if issue.level == "error"]
-            found.append((command, wrong))
-    return found
+
+    issues: list[ConfigIssue]
+    settings: Settings
+    runs: list[tuple[str, list[str]]]
 
 
-def check(files: Sequence[Path], environ: Mapping[str, str]) -> list[ConfigIssue]:
-    """Return all errors and warnings about a configuration, errors first.
+def check(files: Sequence[Path], environ: Mapping[str, str]) -> Checked:
+    """Judge a configuration, whose files and secrets are read once.
 
     The connector's class decides whether it is a sink's or a restore's.  A missing property that
     an option could supply, such as ``bootstrap.servers``, which no connector's file has, is a
     warning.
     """
-    validator = ConfigValidator(sources.merge({}, files, environ, ()), "config")
-    validator.validate()
-    return sorted(validator.issues, key=lambda issue: issue.level != "error")
-
-
-def what_is_right(files: Sequence[Path], environ: Mapping[str, str]) -> Settings:
-    """Return the settings of a configuration that may have errors: defaults in their places."""
-    return ConfigValidator(sources.merge({}, files, environ, ()), "config").validate()
+    merged = sources.merge({}, files, environ, ())
+    validator = ConfigValidator(merged, "config")
+    settings, runs = validator.validate(), []
+    for command in ("sink", "restore"):
+        if validator.connector in (None, command):
+            run = ConfigValidator(merged, command)
+            run.validate()
+            runs.append((command, [one.name for one in run.issues if one.level == "error"]))
+    issues = sorted(validator.issues, key=lambda issue: issue.level != "error")
+    return Checked(issues, settings, runs)

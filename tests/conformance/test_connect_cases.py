@@ -347,7 +347,7 @@ def test_configurations_are_judged_as_the_connectors_do(
     path = tmp_path / "connector.json"
     path.write_text(json.dumps(configuration(case)))
     expected = case["expect"]
-    wrong = {doubt.name for doubt in loading.check([path], {}) if doubt.level == "error"}
+    wrong = {doubt.name for doubt in loading.check([path], {}).issues if doubt.level == "error"}
     mine = wrong & set(case["config"])
 
     if expected == "valid" or "codec" in expected:

@@ -68,7 +68,7 @@ def test_every_kind_of_configuration_is_there() -> None:
 def test_unknown_names_are_reported_once_each(path: Path) -> None:
     """A property that no connector has is reported, with a real one where that is like it."""
     names = {entry.name for entry in files.read(path)}
-    doubts = [doubt for doubt in loading.check([path], {}) if doubt.code == "unknown_name"]
+    doubts = [doubt for doubt in loading.check([path], {}).issues if doubt.code == "unknown_name"]
 
     assert sorted(names & _unknown_names()) == sorted(doubt.name for doubt in doubts)
     advice = ("known name is", "did you mean", "kbackup config show --all lists all names")
@@ -78,7 +78,7 @@ def test_unknown_names_are_reported_once_each(path: Path) -> None:
 @EACH
 def test_what_a_connector_ignores_is_no_error(path: Path) -> None:
     """An unknown name is a warning in a connector's file, but for a slip of kbackup's own name."""
-    doubts = [doubt for doubt in loading.check([path], {}) if doubt.code == "unknown_name"]
+    doubts = [doubt for doubt in loading.check([path], {}).issues if doubt.code == "unknown_name"]
 
     errors = {doubt.name for doubt in doubts if doubt.level == "error"}
     assert ({"flush.sise"} if path.name == "unknown-names-sink.properties" else set()) == errors
@@ -92,7 +92,7 @@ def test_placeholders_are_reported_as_unresolved(path: Path) -> None:
         for entry in files.read(path)
         if re.search(r"(^|\.)\$[A-Za-z_]|<[A-Z]|\$\{\w+\}", entry.text)
     }
-    doubts = loading.check([path], {})
+    doubts = loading.check([path], {}).issues
     found = [doubt for doubt in doubts if doubt.code == "placeholder"]
     unread = [doubt.name for doubt in doubts if doubt.code in ("no_effect", "unknown_name")]
     idle = {name for names in unread for name in names.split(", ")}
@@ -106,7 +106,7 @@ def test_placeholders_are_reported_as_unresolved(path: Path) -> None:
 @EACH
 def test_no_credential_is_repeated(path: Path) -> None:
     """No message about a file repeats its credentials."""
-    text = json.dumps([str(doubt) for doubt in loading.check([path], {})])
+    text = json.dumps([str(doubt) for doubt in loading.check([path], {}).issues])
 
     assert "REDACTED" not in text
 
@@ -170,7 +170,9 @@ def test_each_sink_of_the_collection_runs_or_names_what_it_is_refused_for(tmp_pa
             for name, value in options.items()
             if name not in given and f"{name}.regex" not in given
         }
-        doubts = [doubt for doubt in loading.check([whole], missing) if doubt.level == "error"]
+        doubts = [
+            doubt for doubt in loading.check([whole], missing).issues if doubt.level == "error"
+        ]
         table[path.name] = sorted({doubt.name for doubt in doubts})
         assert all(doubt.name and doubt.why for doubt in doubts)
         runs += [path.name] * (not doubts)
@@ -183,6 +185,6 @@ def test_each_sink_of_the_collection_runs_or_names_what_it_is_refused_for(tmp_pa
 @EACH
 def test_what_this_version_can_do_is_accepted(path: Path) -> None:
     """A configuration without a special S3 request header runs unchanged, transforms included."""
-    has_error = any(doubt.level == "error" for doubt in loading.check([path], {}))
+    has_error = any(doubt.level == "error" for doubt in loading.check([path], {}).issues)
 
     assert has_error != (path.name in RUNNABLE)

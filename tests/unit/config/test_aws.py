@@ -130,7 +130,7 @@ def test_a_file_that_refers_to_secrets_may_be_read_by_all(tmp_path: Path) -> Non
     path.write_text("sasl.password=${ssm:/kafka/prod}\naws.secret.access.key=${ssm:/kafka/prod}\n")
     path.chmod(0o644)
 
-    found = loading.check([path], VARIABLES)
+    found = loading.check([path], VARIABLES).issues
 
     assert not [issue for issue in found if issue.code in ("readable_credentials", "placeholder")]
     assert CANARY not in repr(found)
@@ -144,7 +144,7 @@ def test_a_secret_that_is_not_found_is_an_error_of_its_property(tmp_path: Path) 
         "sasl.password=${ssm:gone}\ntasks.max=${ssm:gone}\n"
     )
 
-    found = [one for one in loading.check([path], VARIABLES) if one.code == "placeholder"]
+    found = [one for one in loading.check([path], VARIABLES).issues if one.code == "placeholder"]
 
     assert [("error", "sasl.password"), ("warning", "tasks.max")] == [
         (one.level, one.name) for one in found

@@ -151,7 +151,7 @@ def test_what_belongs_to_a_refused_property_is_not_said_to_have_no_effect(
 ) -> None:
     """Only the root error is reported, not its consequences."""
     given = {line.partition("=")[0] for line in text.splitlines()}
-    issues = loading.check([write(SINK + text)], {})
+    issues = loading.check([write(SINK + text)], {}).issues
 
     named = {name for issue in issues for name in issue.name.split(", ")}
     assert 1 == len(given & named)
@@ -176,7 +176,9 @@ def test_what_belongs_to_a_refused_property_is_not_said_to_have_no_effect(
 )  # fmt: skip
 def test_one_wrong_value_is_one_error(write: Write, text: str, name: str) -> None:
     """What is missing because of it is not missed, and an empty value is none."""
-    found = [issue for issue in loading.check([write(SINK + text)], {}) if issue.level == "error"]
+    found = [
+        issue for issue in loading.check([write(SINK + text)], {}).issues if issue.level == "error"
+    ]
 
     assert [name] == [issue.name for issue in found]
 
@@ -233,7 +235,7 @@ def test_a_topic_that_nothing_can_be_written_to_is_doubted(
     write: Write, text: str, expected: str | None
 ) -> None:
     """A topic for what cannot be read is checked before the restore, and not when it is needed."""
-    issues = loading.check([write(f"s3.bucket.name=b\ntopics=orders\n{text}")], {})
+    issues = loading.check([write(f"s3.bucket.name=b\ntopics=orders\n{text}")], {}).issues
 
     found = [issue.code for issue in issues if issue.name == "parse.error.topic.prefix"]
     assert ([] if expected is None else [expected]) == found
@@ -249,7 +251,7 @@ def test_an_extra_that_is_not_installed_is_found_before_a_run(
         "value.converter.schema.registry.url=http://127.0.0.1:9\n"
     )
 
-    [found] = [each for each in loading.check([path], {}) if each.level == "error"]
+    [found] = [each for each in loading.check([path], {}).issues if each.level == "error"]
 
     assert "value.converter" == found.name
     assert "authlib" in found.text

@@ -281,7 +281,7 @@ def test_a_missing_file_is_the_only_error(tmp_path: Path) -> None:
 )
 def test_a_file_is_checked_by_its_connector(write: Write, text: str, errors: list[str]) -> None:
     """``config check`` tells a sink's file from a source's, and what options may still provide."""
-    found = loading.check([write(text)], {})
+    found = loading.check([write(text)], {}).issues
 
     assert errors == [issue.name for issue in found if issue.level == "error"]
 
@@ -342,7 +342,7 @@ def test_no_configuration_ends_in_a_traceback(properties: dict[str, str]) -> Non
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "f.json")
         path.write_text(json.dumps(properties))
-        issues = loading.check([path], {})
+        issues = loading.check([path], {}).issues
         errors = [issue.name for issue in issues if issue.level == "error"]
         for command in ("sink", "restore", "cat", "config"):
             try:

@@ -125,7 +125,7 @@ def test_a_file_names_its_providers(tmp_path: Path) -> None:
         "config.providers.vault.class=com.acme.VaultConfigProvider\n"
         "s3.region=${vars:REGION}\ns3.bucket.name=${vault:bucket}\n"
     )
-    found = loading.check([path], {"REGION": "eu-west-1"})
+    found = loading.check([path], {"REGION": "eu-west-1"}).issues
 
     errors = [(issue.code, issue.name) for issue in found if issue.level == "error"]
     assert ("unsupported", "config.providers.vault.class") in errors
@@ -142,7 +142,7 @@ def test_no_provider_is_passed_over_beside_one_that_is_known(tmp_path: Path) -> 
     )
     path.chmod(0o600)
 
-    found = loading.check([path], {"USER": "keeper"})
+    found = loading.check([path], {"USER": "keeper"}).issues
 
     names = [issue.name for issue in found if issue.code == "placeholder"]
     assert ["s3.bucket.name", "sasl.jaas.config"] == sorted(names)
@@ -157,7 +157,7 @@ def test_a_placeholder_in_what_is_not_read_is_a_warning(tmp_path: Path) -> None:
         "format.class=io.confluent.connect.s3.format.json.JsonFormat\ns3.region=$region\n"
     )
 
-    found = [issue for issue in loading.check([path], {}) if issue.code == "placeholder"]
+    found = [issue for issue in loading.check([path], {}).issues if issue.code == "placeholder"]
 
     assert {
         ("tasks.max", "warning"), ("path.format", "warning"), ("my.own", "warning"),

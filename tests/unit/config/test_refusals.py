@@ -110,7 +110,7 @@ def test_an_option_of_a_converter_is_refused_where_it_would_change_a_file(
         name = f"value.converter.{name}"
     more = "value.converter.schema.registry.url=http://registry:8081"
     given = write(f"{text}\n{more}\nheaders.format.class={JSON}\n{name}={line.partition('=')[2]}\n")
-    issues = {issue.name for issue in loading.check([given], {}) if issue.level == "error"}
+    issues = {issue.name for issue in loading.check([given], {}).issues if issue.level == "error"}
 
     assert expected == (name in issues)
 
@@ -128,7 +128,9 @@ def test_a_plugin_from_elsewhere_refuses_what_it_does_not_support(
 ) -> None:
     """Any plugin may declare a property unsupported: it is refused in the plugin's own words."""
     given = write(f"{SINK}{line}\nmodulo.shuffle=true\n")
-    (issue,) = (issue for issue in loading.check([given], {}) if "modulo.shuffle" in issue.name)
+    (issue,) = (
+        issue for issue in loading.check([given], {}).issues if "modulo.shuffle" in issue.name
+    )
 
     assert expected == (issue.level == "error")
     assert expected == (issue.why == "directories follow from offsets alone")

@@ -120,7 +120,7 @@ def test_each_format_takes_the_converters_that_give_what_it_holds(
 def test_a_wrong_pair_names_the_converters_that_would_do(write: Write) -> None:
     """The usual converter comes first, and is the one to set."""
     base = SINK.partition("value.converter")[0]
-    issues = loading.check([write(f"{base}value.converter=bytes\n")], {})
+    issues = loading.check([write(f"{base}value.converter=bytes\n")], {}).issues
 
     (issue,) = (issue for issue in issues if issue.level == "error")
     assert ("combination", "set value.converter=json") == (issue.code, issue.do)
@@ -170,7 +170,7 @@ def test_what_is_assumed_for_a_worker_is_named(write: Write) -> None:
     """If a file relied on its worker's converter, a warning names the one that is assumed."""
     path = write(SINK.partition("value.converter")[0])
 
-    found = [issue for issue in loading.check([path], {}) if issue.code == "assumed"]
+    found = [issue for issue in loading.check([path], {}).issues if issue.code == "assumed"]
 
     assert ["value.converter"] == [issue.name for issue in found]
     assert "schemas.enable=false" in found[0].why
