@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
@@ -23,7 +23,7 @@ from kbackup.cli.options import (
     option,
     output_options,
 )
-from kbackup.cli.running import Session, load, load_output, paths, perform, run
+from kbackup.cli.running import Session, handled, load, load_output, paths, perform, run
 from kbackup.config import loading
 from kbackup.errors import ConfigurationError, KbackupError, StoppedError
 
@@ -320,16 +320,9 @@ class Foreground:
         self._child: subprocess.Popen[bytes] | None = None
         self._is_starting = False
 
-    @contextmanager
-    def stoppable(self) -> Iterator[None]:
+    def stoppable(self) -> AbstractContextManager[None]:
         """Raise `StoppedError` at the first SIGINT, SIGTERM or SIGHUP, wherever we are."""
-        caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        before = {number: signal.signal(number, self._handle) for number in caught}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        return handled(self._handle)
 
     def call(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
         """Run *command* to its end; return its exit code as a shell would say it.

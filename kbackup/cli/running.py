@@ -294,6 +294,13 @@ def _signals(stop: "Stop", *, is_asked: bool) -> Iterator[None]:
         if not is_asked:
             raise StoppedError("stopped", signal=stop.signal or number)
 
+    with handled(handle):
+        yield
+
+
+@contextmanager
+def handled(handle: Callable[[int, object], None]) -> Iterator[None]:
+    """Have *handle* take SIGINT, SIGTERM and SIGHUP meanwhile."""
     caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, handle) for number in caught}
     try:
