@@ -1,13 +1,12 @@
 """``kbackup keys``: list, add, remove, rotate."""
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kbackup.cli import Family
 from kbackup.cli.options import OUTPUT, config_options
-from kbackup.cli.running import Session, run
+from kbackup.cli.running import Session, run, summary_of
 from kbackup.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -121,11 +120,8 @@ def _change(
     def work(session: Session) -> "Ended":
         from kbackup.catalog.rekeying import KeyKeeper  # noqa: PLC0415
         from kbackup.runs import wiring  # noqa: PLC0415
-        from kbackup.runs.history import new_run_id  # noqa: PLC0415
-        from kbackup.runs.report import Summary  # noqa: PLC0415
 
-        settings = session.settings
-        summary = Summary(new_run_id(datetime.now(UTC)), f"keys {word}")
+        settings, summary = session.settings, summary_of(f"keys {word}")
         place, layout = wiring.store_settings(settings), wiring.layout(settings)
         keeper = KeyKeeper.of(place, layout, SystemClock())
         for warned in change(keeper):

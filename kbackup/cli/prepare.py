@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import click
@@ -23,7 +22,16 @@ from kbackup.cli.options import (
     option,
     output_options,
 )
-from kbackup.cli.running import Session, handled, load, load_output, paths, perform, run
+from kbackup.cli.running import (
+    Session,
+    handled,
+    load,
+    load_output,
+    paths,
+    perform,
+    run,
+    summary_of,
+)
 from kbackup.config import loading
 from kbackup.errors import ConfigurationError, KbackupError, StoppedError
 
@@ -34,14 +42,6 @@ if TYPE_CHECKING:  # imported when they are used: ``--help`` needs no clients an
     from kbackup.kafka import KafkaSettings
     from kbackup.local import LocalS3
     from kbackup.local.sample import Filled
-    from kbackup.runs.report import Summary
-
-
-def _summary(words: str) -> "Summary":
-    from kbackup.runs.history import new_run_id  # noqa: PLC0415
-    from kbackup.runs.report import Summary  # noqa: PLC0415
-
-    return Summary(new_run_id(datetime.now(UTC)), words)
 
 
 @click.group(
@@ -74,7 +74,7 @@ def check_command(**parameters: Any) -> None:
     def work(session: Session) -> "Ended":
         from kbackup.inspect import doubt  # noqa: PLC0415
 
-        summary = _summary("config check")
+        summary = summary_of("config check")
         checked = loading.check(paths(parameters), os.environ)
         checks = [doubt(found) for found in checked.issues]
         checks += _unusable_here(checked.settings, checks)
@@ -185,7 +185,7 @@ def show_command(is_all: bool, **parameters: Any) -> None:
         for name, value, origin in session.loaded.shown(all=is_all):
             is_unset = not value and origin == "default"
             session.tell(SettingShown(name, None if is_unset else value, origin))
-        return _summary("config show").finish()
+        return summary_of("config show").finish()
 
     run("config", "config show", parameters, work)
 
@@ -242,7 +242,7 @@ def doctor_command(write_probe: bool, starts: bool, **parameters: Any) -> None:
         from kbackup.inspect.examination import examine  # noqa: PLC0415  (imports all clients)
         from kbackup.local.java import find_java  # noqa: PLC0415
 
-        summary, levels, left_out = _summary("doctor"), set[str](), 0
+        summary, levels, left_out = summary_of("doctor"), set[str](), 0
         for check in examine(
             session.settings,
             found,
@@ -293,7 +293,7 @@ def _list_plugins(session: Session) -> "Ended":
             session.tell(
                 PluginShown(seam, found.name, found.target, found.package, found.version, options)
             )
-    return _summary("plugins").finish()
+    return summary_of("plugins").finish()
 
 
 def _options(seam: str, name: str) -> dict[str, str]:

@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -32,7 +31,16 @@ from kbackup.cli.options import (
     typed,
     whole_days,
 )
-from kbackup.cli.running import OpenedBackup, Session, find_jvm, look, refuse, report_status, run
+from kbackup.cli.running import (
+    OpenedBackup,
+    Session,
+    find_jvm,
+    look,
+    refuse,
+    report_status,
+    run,
+    summary_of,
+)
 from kbackup.config.loading import Loaded
 from kbackup.errors import (
     ConfigurationError,
@@ -359,12 +367,9 @@ def _query(session: Session, sql: str, form: str, output_file: Path | None) -> "
             "Parquet is not for a terminal", do="name a file with --output-file, or use a pipe"
         )
     from kbackup.runs import wiring  # noqa: PLC0415
-    from kbackup.runs.history import new_run_id  # noqa: PLC0415
-    from kbackup.runs.report import Summary  # noqa: PLC0415
     from kbackup.spark import engine  # noqa: PLC0415
 
-    summary = Summary(new_run_id(datetime.now(UTC)), "restore query")
-    settings = session.settings
+    summary, settings = summary_of("restore query"), session.settings
     given = wiring.engine_settings(settings, find_jvm())
     with engine.session(given) as begun:
         from kbackup.inspect.query import ask, incomplete, mentioned  # noqa: PLC0415  (slow too)

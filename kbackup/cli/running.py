@@ -216,12 +216,17 @@ def _sentence(doubt: ConfigIssue) -> str:
 
 def failed(words: str, error: KbackupError) -> "Ended":
     """Return the summary of a command that failed or was stopped."""
+    summary = summary_of(_command(words))
+    summary.fail(error)
+    return summary.finish(error.signal if isinstance(error, StoppedError) else None)
+
+
+def summary_of(words: str) -> "Summary":
+    """Return the summary of a command that begins now."""
     from kbackup.runs.history import new_run_id  # noqa: PLC0415
     from kbackup.runs.report import Summary  # noqa: PLC0415
 
-    summary = Summary(new_run_id(datetime.now(UTC)), _command(words))
-    summary.fail(error)
-    return summary.finish(error.signal if isinstance(error, StoppedError) else None)
+    return Summary(new_run_id(datetime.now(UTC)), words)
 
 
 def _command(words: str) -> str:
@@ -368,15 +373,12 @@ class OpenedBackup:
     def of(cls, session: Session, words: str) -> Self:
         """Return the backup that *session* is about, for the command *words*."""
         from kbackup.runs import wiring  # noqa: PLC0415
-        from kbackup.runs.history import new_run_id  # noqa: PLC0415
-        from kbackup.runs.report import Summary  # noqa: PLC0415
         from kbackup.stores import open_store  # noqa: PLC0415
 
         place = wiring.store_settings(session.settings)
-        summary = Summary(new_run_id(datetime.now(UTC)), words)
         layout = wiring.layout(session.settings)
         opens = cache(partial(open_store, place))
-        return cls(session, place, opens, layout, summary, SystemClock())
+        return cls(session, place, opens, layout, summary_of(words), SystemClock())
 
     @property
     def store(self) -> "Store":
