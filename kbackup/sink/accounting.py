@@ -367,21 +367,15 @@ class News:
         """Report offsets that expired before they were backed up; count and return them."""
         gaps = () if at.start is None else at.start.expired
         for gap in gaps:
-            self._expired(at.where, gap)
-        return gaps
-
-    def _expired(self, where: TopicPartition, gap: Span) -> None:
-        text = (
-            f"{where}: offsets {gap.start_offset} to {gap.end_offset - 1} have expired in the "
-            "cluster before they were backed up"
-        )
-        self._tell(
-            self._summary.warn(
-                "gap", text, **where.place,
-                offsets=[gap.start_offset, gap.end_offset - 1],
+            first, last = _ends(gap)
+            text = (
+                f"{at.where}: offsets {first} to {last} have expired in the cluster before they "
+                "were backed up"
             )
-        )  # fmt: skip
-        self._summary.skip("expired_offsets", len(gap))
+            warned = self._summary.warn("gap", text, **at.where.place, offsets=[first, last])
+            self._tell(warned)
+            self._summary.skip("expired_offsets", len(gap))
+        return gaps
 
     def skipped(self, report: PartitionReport[OfSink], spans: Sequence[Sequence[int]]) -> None:
         """Report which records were left out as bad, and where they are now."""

@@ -20,14 +20,14 @@ from kbackup.config.running import NO_GROUPS
 from kbackup.errors import CorruptObjectError, KbackupError, some
 from kbackup.events import Warned
 from kbackup.kafka import NOT_DESCRIBED, SETTLE_S, Cluster, Connection, Group, GroupOffset, Topic
-from kbackup.naming.renaming import Asked, matching
+from kbackup.naming.renaming import matching
 from kbackup.records import TopicPartition
 from kbackup.runs import wiring
 from kbackup.runs.context import RunContext
 from kbackup.runs.position import is_own
 from kbackup.runs.report import OfSink, Row
 from kbackup.sink.accounting import SinkProgress
-from kbackup.sink.plan import topics_of_drills
+from kbackup.sink.plan import partitions_of, topics_of_drills
 from kbackup.stores import Store
 
 _log: Final = logging.getLogger(__name__)
@@ -157,9 +157,9 @@ class GroupCaptures:
         offsets = {
             name: positions
             for name, positions in standing.items()
-            if positions and not any(is_own(at, *each) for at, each in _texts(positions))
+            if positions and not _are_own(positions)
         }
-        ends = cluster.ends(list(_partitions(topics, asked)))  # only now
+        ends = cluster.ends(partitions_of(topics, asked))  # only now
         denied = any(positions is None for positions in standing.values())
         is_complete = listed.is_complete and not denied
         self._note_lack(is_complete=is_complete)
@@ -363,13 +363,8 @@ def _lack(row: Row[OfSink], end: int, *, has_waited: bool, is_last: bool) -> str
     return groups.TAIL if is_last and row.state == "tail left open" else groups.BEHIND
 
 
-def _partitions(topics: Mapping[str, Topic], asked: Asked) -> Iterator[TopicPartition]:
-    for name, topic in sorted(topics.items()):
-        yield from (TopicPartition(name, at) for at in range(topic.partitions) if asked.has(at))
-
-
-def _texts(
-    positions: Mapping[TopicPartition, GroupOffset],
-) -> Iterator[tuple[TopicPartition, tuple[int, str]]]:
-    for where, at in positions.items():
-        yield where, (at.offset, at.metadata.decode(errors="replace"))
+def _are_own(positions: Mapping[TopicPartition, GroupOffset]) -> bool:
+    return any(
+        is_own(where, at.offset, at.metadata.decode(errors="replace"))
+        for where, at in positions.items()
+    )

@@ -17,7 +17,7 @@ from kbackup.naming import INDEX_EXTENSION, UPLOAD_DATE, DatedLayout, Layout, Ob
 from kbackup.records import UNKNOWN, Facts, Rotation, Span, TopicIdentity, TopicPartition, joined
 from kbackup.runs.known import NOTHING, BackupState, with_objects
 from kbackup.runs.position import SinkPosition
-from kbackup.sink.keep import from_on, pointed_to
+from kbackup.sink.keep import from_on, named, pointed_to
 from kbackup.sink.start import (
     Evidence,
     HeldCut,
@@ -392,11 +392,7 @@ def _objects(
     wanted = set(wheres)
     found: dict[TopicPartition, list[_ListedObject]] = {}
     for prefix in layout.prefixes(where.topic for where in wheres):
-        for entry in store.list(prefix):
-            try:
-                parts = layout.parse(entry.key)
-            except ObjectKeyError:
-                continue
+        for entry, parts in named(store, layout, prefix):
             where = TopicPartition(parts.topic, parts.partition)
             if where in wanted and parts.extension != INDEX_EXTENSION:
                 directory = UPLOAD_DATE if layout.is_dated else parts.encoded_partition

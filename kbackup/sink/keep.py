@@ -114,13 +114,21 @@ def from_on(store: Store, layout: Layout, key: str) -> Iterator[tuple[StoredObje
     if not layout.has_folders:
         return
     after = key.removesuffix(f"{first.view}{first.extension}")
-    for one in store.list(after.rstrip(string.digits), after=after):
+    for one, parts in named(store, layout, after.rstrip(string.digits), after):
+        if layout.is_main(parts) or one.key == key:
+            yield one, parts
+
+
+def named(
+    store: Store, layout: Layout, prefix: str, after: str = ""
+) -> Iterator[tuple[StoredObject, ObjectKey]]:
+    """Yield what lies below *prefix* and has a name of *layout*, with what the name says."""
+    for one in store.list(prefix, after=after):
         try:
             parts = layout.parse(one.key)
         except ObjectKeyError:
             continue
-        if layout.is_main(parts) or one.key == key:
-            yield one, parts
+        yield one, parts
 
 
 _log = logging.getLogger(__name__)
@@ -423,11 +431,7 @@ class UploadDates:
         """Return the dates of what may not be committed yet, the earliest of each offset."""
         found: dict[int, str] = {}
         for prefix in self._prefixes():
-            for entry in self.store.list(prefix):
-                try:
-                    parts = self.layout.parse(entry.key)
-                except ObjectKeyError:
-                    continue
+            for _, parts in named(self.store, self.layout, prefix):
                 if (parts.topic, parts.partition) == (self.where.topic, self.where.partition):
                     found.setdefault(parts.start_offset, parts.encoded_partition)
         return found

@@ -18,7 +18,7 @@ from kbackup.errors import (
 )
 from kbackup.kafka import Cluster, Position, Topic, check_idle
 from kbackup.naming import OFFSET_MAX, ObjectKey, View, check_topic
-from kbackup.naming.renaming import NOTHING_LEFT, LeftOut, Routes
+from kbackup.naming.renaming import NOTHING_LEFT, Asked, LeftOut, Routes
 from kbackup.partitioners import Partitioner
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.runs import history, known, wiring
@@ -364,7 +364,7 @@ def make_plan(
             "correct topics, or wait for it to be created",
         )
     topics = _claimed(settings, topics, claim)
-    wheres = _partitions(topics, settings)
+    wheres = partitions_of(topics, settings.asked)
     lacking = set(settings.partitions or ()) - {where.partition for where in wheres}
     if topics and lacking:
         raise ConfigurationError(
@@ -403,7 +403,7 @@ def plan_more(
     ids = {where.topic: identity.topic_id for where, identity in already.items()}
     wheres = [
         where
-        for where in _partitions(topics, settings)
+        for where in partitions_of(topics, settings.asked)
         if where not in already and ids.get(where.topic, "") in ("", topics[where.topic].topic_id)
     ]
     new = {where.topic: topics[where.topic] for where in wheres}
@@ -450,13 +450,13 @@ def topics_of_drills(settings: Settings, cluster: Cluster, store: Store) -> list
     return sorted(drills.scratch_topics(store, wiring.layout(settings)).intersection(maybe))
 
 
-def _partitions(topics: Mapping[str, Topic], settings: Settings) -> list[TopicPartition]:
-    wanted = settings.partitions
+def partitions_of(topics: Mapping[str, Topic], asked: Asked) -> list[TopicPartition]:
+    """Return the partitions of *topics* that are *asked* for."""
     return [
         TopicPartition(topic.name, partition)
         for topic in topics.values()
         for partition in range(topic.partitions)
-        if wanted is None or partition in wanted
+        if asked.has(partition)
     ]
 
 

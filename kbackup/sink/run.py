@@ -28,7 +28,7 @@ from kbackup.sink.accounting import News, SinkProgress
 from kbackup.sink.captures import LOOK_S, AccessCapture, GroupCaptures
 from kbackup.sink.entering import NEWCOMERS_S, Newcomers, Opening, RunLedger
 from kbackup.sink.follow import deal, follow
-from kbackup.sink.job import Adopt, Examined, GaveUp, SinkJob, SinkUnit
+from kbackup.sink.job import Adopt, Examined, GaveUp, SinkUnit
 from kbackup.sink.plan import SinkPlan, error_policy, job_of, locked, make_plan, selection
 from kbackup.sink.task import back_up
 from kbackup.spark.channel import Task
@@ -213,16 +213,14 @@ class SinkRun:
         except KbackupError as error:
             _log.warning("folding the ledger: %s", error)
 
-    def _job(self, plan: SinkPlan) -> SinkJob:
-        return job_of(self._frame, plan.group, self._schemas)
-
     def _once(self, plan: SinkPlan, cluster: Cluster, store: Store, opening: Opening) -> None:
         settings, clock = self._frame.settings, self._frame.world.clock
         units: Sequence[SinkUnit] = plan.units()
         for _ in range(_ROUNDS):
             if not units or self._frame.stop.is_set():
                 return
-            overtaken = self._tasks(functools.partial(back_up, self._job(plan)), units)
+            job = job_of(self._frame, plan.group, self._schemas)
+            overtaken = self._tasks(functools.partial(back_up, job), units)
             if not overtaken:
                 return
             plan = make_plan(
@@ -258,7 +256,8 @@ class SinkRun:
                 for unit in newcomers.adopt():
                     orders.put(Adopt(unit))
 
-            task = functools.partial(follow, self._job(plan), settings.rotate_idle_ms)
+            job = job_of(self._frame, plan.group, self._schemas)
+            task = functools.partial(follow, job, settings.rotate_idle_ms)
             looks = Periodic("looking for new topics", look, NEWCOMERS_S)
             with looks, linked(stop.event, self._ended):
                 found = self._frame.tasks(

@@ -10,7 +10,7 @@ end.  The group that came with them is believed where the two add up.
 
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -369,11 +369,7 @@ class Inherited:
         if not self.is_one_directory:
             if max(self.starts) >= log_start and not self._are_cuts_from(log_start):
                 raise _unlike(where, log_start)
-            text = (
-                f"{where}: the group has no offset, and the bucket's objects do not show where "
-                "they end: starting at the beginning"
-            )
-            return None, (("offset_missing", text),)
+            return _nothing_says(where)
         offset, how = self._again(self.counted[0].start_offset, log_start)
         text = f"{where}: the group has no offset; {self._newest()}: {how}"
         return offset, (("offset_missing", text),)
@@ -575,7 +571,7 @@ class Start:
 
     offset: int
     expired: tuple[Span, ...] = ()
-    warnings: tuple[tuple[str, str], ...] = field(default=())
+    warnings: Warnings = ()
     moves_group: bool = False
 
 
@@ -688,7 +684,7 @@ def _before(span: Span, end: int) -> Span:
     return Span(span.start_offset, min(span.end_offset, end))
 
 
-def _astray(where: TopicPartition, seen: Evidence) -> tuple[tuple[str, str], ...]:
+def _astray(where: TopicPartition, seen: Evidence) -> Warnings:
     """Warn that the pointer of a dated layout is to another object than the newest."""
     if not seen.is_astray:
         return ()
@@ -705,9 +701,7 @@ def _expired(seen: Evidence, span: Span) -> tuple[Span, ...]:
     return without(span, joined([*seen.kept, *seen.given_up]))
 
 
-def _wanted(
-    where: TopicPartition, seen: Evidence
-) -> tuple[int | None, tuple[tuple[str, str], ...]]:
+def _wanted(where: TopicPartition, seen: Evidence) -> tuple[int | None, Warnings]:
     """The offset that leaves no gap, None for the beginning, and warnings about it."""
     if isinstance(seen.inherited, KbackupError):
         raise seen.inherited
@@ -736,9 +730,7 @@ def _wanted(
     return seen.stored_to, (("bucket_behind", text),)
 
 
-def _wanted_by_bucket(
-    where: TopicPartition, seen: Evidence
-) -> tuple[int | None, tuple[tuple[str, str], ...]]:
+def _wanted_by_bucket(where: TopicPartition, seen: Evidence) -> tuple[int | None, Warnings]:
     """The same where the group has no offset."""
     if seen.stored_to is not None:
         text = (
@@ -748,6 +740,10 @@ def _wanted_by_bucket(
         return seen.stored_to, (("offset_missing", text),)
     if not seen.has_objects:
         return None, ()
+    return _nothing_says(where)
+
+
+def _nothing_says(where: TopicPartition) -> tuple[None, Warnings]:
     text = (
         f"{where}: the group has no offset, and the bucket's objects do not show where they end: "
         "starting at the beginning"
