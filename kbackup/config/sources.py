@@ -6,18 +6,21 @@ Names are as given, except for aliases: `known` knows what they mean.
 Kafka's own providers of such values, and those of AWS, work under any alias that
 ``config.providers`` gives them.
 
-Source: ``org.apache.kafka.common.config.ConfigTransformer`` and the providers beside it.
+Source: ``org.apache.kafka.common.config.ConfigTransformer`` and the providers beside it;
+``com.amazonaws.kafka.config.providers``, ``SecretsManagerConfigProvider`` and
+``SsmParamStoreConfigProvider``.
 
 Only values of configuration files and of our variables are resolved, never anything read from S3
 or Kafka; the result is not resolved again.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
+from urllib.parse import unquote
 
 from kbackup.config import files, known
 from kbackup.config.issues import MASK, ConfigIssue, Origin, Value, error, is_secret, short, warning
@@ -25,9 +28,6 @@ from kbackup.config.property import VARIABLES, read_pairs, variable
 from kbackup.config.settings import ALIASES, BY_NAME, by_attribute
 from kbackup.errors import ConfigurationError
 from kbackup.options import read_names
-
-if TYPE_CHECKING:
-    from kbackup.config.aws import AwsSecrets
 
 _REFERENCE: Final = re.compile(r"\$\{([\w.-]+):([^{}]*)\}")
 _BARE: Final = re.compile(r"(?<![\w$\\])\$[A-Za-z_]\w*|<[A-Za-z][\w .-]*>|\{\{[^{}]*\}\}", re.ASCII)
@@ -72,19 +72,114 @@ def provider_kind(class_name: str) -> str:
     return kind
 
 
-class _Asked:
-    """AWS's services, which are asked only where a reference names one."""
+SECRETS_MANAGER: Final = "secretsmanager"
+PARAMETERS: Final = "ssm"
 
-    def __init__(self, environ: Mapping[str, str], given: Mapping[str, Mapping[str, str]]) -> None:
-        self._environ, self._given = environ, given
+_DO: Final = {
+    SECRETS_MANAGER: "correct its name and region, or allow secretsmanager:GetSecretValue and, for "
+    "a key of your own, kms:Decrypt",
+    PARAMETERS: "correct its name and region, or allow ssm:GetParameter and, for a key of your "
+    "own, kms:Decrypt",
+}
 
-    @cached_property
-    def secrets(self) -> "AwsSecrets":
-        """Made when the first secret is asked for: AWS's library takes a while to import."""
-        from kbackup.config.aws import AwsSecrets, Place  # noqa: PLC0415
 
-        places = {alias: Place(**words) for alias, words in self._given.items()}
-        return AwsSecrets(self._environ, places)
+@dataclass(frozen=True, slots=True)
+class AwsSecrets:
+    """What one configuration asks AWS for, with AWS's own credentials; each secret once.
+
+    Args:
+        places: The ``region`` and ``endpoint`` that an alias was given; without, those of the
+            environment, or of a name that has a region of its own.
+    """
+
+    environ: Mapping[str, str]
+    places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    _found: dict[tuple[str, str], str] = field(default_factory=dict, init=False, repr=False)
+
+    def of_secrets_manager(self, reference: str, alias: str, text: str) -> str:
+        """Return what a secret, which is a JSON object, has under a key.
+
+        Args:
+            text: What follows the alias: ``ID:key``; the ID may be an ARN, and have ``%3A`` for a
+                colon.
+
+        Raises:
+            ConfigurationError: If it cannot be read, or has no such text.
+        """
+        name, _, key = _without_ttl(text).rpartition(":")
+        if not name or not key:
+            raise ConfigurationError(reference, f"expected ${{{alias}:ID:key}}")
+        name = unquote(name)
+        whole = self._read(SECRETS_MANAGER, reference, alias, name)
+        try:
+            pairs = json.loads(whole)
+        except ValueError:
+            pairs = None
+        if not isinstance(pairs, dict):  # what it is must not be quoted
+            raise ConfigurationError(
+                reference, f"secret {name} is no JSON object", "store its keys and values"
+            )
+        if pairs.get(key) is None:
+            raise ConfigurationError(reference, f"secret {name} has no {key}")
+        found = pairs[key]
+        if isinstance(found, dict | list):
+            raise ConfigurationError(reference, f"{key} of secret {name} is no text")
+        return found if isinstance(found, str) else json.dumps(found)
+
+    def of_parameters(self, reference: str, alias: str, text: str) -> str:
+        """Return the value of a parameter, decrypted.
+
+        Args:
+            text: What follows the alias: ``NAME`` or ``:NAME``.
+
+        Raises:
+            ConfigurationError: If it cannot be read.
+        """
+        name = _without_ttl(text).removeprefix(":")
+        if not name:
+            raise ConfigurationError(reference, f"expected ${{{alias}:NAME}}")
+        return self._read(PARAMETERS, reference, alias, unquote(name))
+
+    def _read(self, service: str, reference: str, alias: str, name: str) -> str:
+        # only where a reference names one: AWS's library takes a while to import
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+
+        asked = alias, name
+        if asked not in self._found:
+            try:
+                self._found[asked] = _answer(self._client(service, alias, name), service, name)
+            except (BotoCoreError, ClientError, ValueError, KeyError) as error:
+                what = "secret" if service == SECRETS_MANAGER else "parameter"
+                why = "it holds bytes, not text" if isinstance(error, KeyError) else str(error)
+                raise ConfigurationError(
+                    reference, f"{what} {name} cannot be read: {why}", _DO[service]
+                ) from error
+        return self._found[asked]
+
+    def _client(self, service: str, alias: str, name: str) -> Any:
+        from botocore.config import Config  # noqa: PLC0415
+        from botocore.session import Session  # noqa: PLC0415
+
+        place = self.places.get(alias, {})
+        of_name = name.split(":")[3] if name.startswith("arn:") and name.count(":") > 3 else None
+        variables = self.environ.get("AWS_REGION") or self.environ.get("AWS_DEFAULT_REGION")
+        return Session().create_client(
+            service,
+            region_name=place.get("region") or of_name or variables or None,
+            endpoint_url=place.get("endpoint"),
+            config=Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 3}),
+        )
+
+
+def _answer(client: Any, service: str, name: str) -> str:
+    if service == SECRETS_MANAGER:
+        return str(client.get_secret_value(SecretId=name)["SecretString"])
+    return str(client.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"])
+
+
+def _without_ttl(text: str) -> str:
+    """Return a name without the seconds after which a connector's worker would read it anew."""
+    return text.partition("?ttl=")[0]
 
 
 def resolve_references(
@@ -92,7 +187,7 @@ def resolve_references(
     environ: Mapping[str, str],
     folder: Path,
     providers: Mapping[str, str] = BUILT_IN,
-    asked: _Asked | None = None,
+    asked: AwsSecrets | None = None,
 ) -> str:
     """Return *text* with its references replaced.
 
@@ -104,7 +199,7 @@ def resolve_references(
     Raises:
         ConfigurationError: There is no such variable, file, key or secret.
     """
-    aws = asked or _Asked(environ, {})
+    aws = asked or AwsSecrets(environ)
 
     def replaced(match_: re.Match[str]) -> str:
         match providers.get(match_[1]):
@@ -122,9 +217,9 @@ def resolve_references(
             case "file":
                 return _from_file(match_[0], match_[2], folder)
             case "secretsmanager":
-                return aws.secrets.of_secrets_manager(match_[0], match_[1], match_[2])
+                return aws.of_secrets_manager(match_[0], match_[1], match_[2])
             case "ssm":
-                return aws.secrets.of_parameters(match_[0], match_[1], match_[2])
+                return aws.of_parameters(match_[0], match_[1], match_[2])
         return match_[0]
 
     return _REFERENCE.sub(replaced, text)
@@ -223,7 +318,7 @@ def merge(
             merged.values[declared.name if declared else name] = Value(value, Origin("option"))
     _refuse_secrets_in_pairs(merged)
     providers, places = _providers(merged)
-    asked = _Asked(environ, places)
+    asked = AwsSecrets(environ, places)
     for name, given in list(merged.values.items()):
         if not _is_text(given.text):
             why, do = "it holds bytes that are not UTF-8", "write it in UTF-8"
