@@ -19,7 +19,7 @@ from kbackup.spark.worker import keep_little
 _COMMANDS: Final = {
     "sink": ("sink", "Copy Kafka topics to S3."),
     "restore": ("restore", "Write backed-up records to Kafka; look at a backup, check it."),
-    "keys": ("keys", "List or change who can decrypt an encrypted backup."),
+    "keys": ("sink", "List or change who can decrypt an encrypted backup."),
     "config": ("prepare", "Check a configuration, or show where each value comes from."),
     "doctor": ("prepare", "Check in advance what a run needs."),
     "demo": ("prepare", "Start Kafka and S3, back up a sample, restore and compare it."),
