@@ -12,7 +12,7 @@ from kbackup.batches.decoding import MAX_RECORD_BYTES, Times, decoded, times
 from kbackup.records import Facts
 
 METHOD: Final = "b1:"
-"""What a digest of batches begins with; see `kbackup.pipeline.digest` for that of records."""
+"""What a digest of batches begins with; that of records is `kbackup.pipeline.rows`'s."""
 
 _COLUMNS: Final = ("last_delta", "count", "base_timestamp", "max_timestamp", "records_crc")
 

@@ -17,8 +17,7 @@ from kbackup.files import Spool
 from kbackup.formats import HasIndex, Writer
 from kbackup.naming import INDEX_EXTENSION, Layout, ObjectKey, View
 from kbackup.pipeline.convert import Conversion, brought_under
-from kbackup.pipeline.digest import RecordsDigest
-from kbackup.pipeline.rows import NO_TOMBSTONES, Part, Rows, by_directory
+from kbackup.pipeline.rows import NO_TOMBSTONES, Part, RecordsDigest, Rows, by_directory
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import (
     NO_TIMESTAMP,

@@ -31,7 +31,7 @@ from kbackup.errors import (
     some,
 )
 from kbackup.kafka import Cluster, Connection, LogStartMovedError
-from kbackup.pipeline.digest import METHOD, RecordsDigest
+from kbackup.pipeline.rows import RecordsDigest
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import SCHEMA, UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, without
 from kbackup.runs import wiring
@@ -625,7 +625,7 @@ def _stretches(said: Sequence[tuple[FileSet, Facts]]) -> list[Stretch]:
     found: list[Stretch] = []
     for files, known in sorted(said, key=lambda one: (one[1].first_offset, one[0].id)):
         span = Span(known.first_offset, known.last_offset + 1)
-        is_known = files.only is None and has_method(known.digest, METHOD)
+        is_known = files.only is None and has_method(known.digest, RecordsDigest.METHOD)
         one = Stretch((files,), span, known.records, known.digest if is_known else None)
         if found and span.start_offset < found[-1].span.end_offset:
             before = found.pop()

@@ -31,7 +31,7 @@ from kbackup.errors import (
     counted,
 )
 from kbackup.formats import StoresBatches
-from kbackup.pipeline.digest import METHOD, RecordsDigest
+from kbackup.pipeline.rows import RecordsDigest
 from kbackup.pipeline.views import ReadOptions
 from kbackup.pipeline.write import siblings_of
 from kbackup.records import (
@@ -229,7 +229,8 @@ class _Check:
         head = None if files.main is None else heads[files.main.key]
         known = None if head is None else Facts.from_metadata(head.metadata)
         told = self._with_digest(known)
-        digest = RecordsDigest() if any(has_method(one.digest, METHOD) for one in told) else None
+        own = RecordsDigest.METHOD
+        digest = RecordsDigest() if any(has_method(one.digest, own) for one in told) else None
         if any(has_method(one.digest, OF_BATCHES) for one in told):
             watched.digests(self.reading)
         self._read(watched, digest)
@@ -328,7 +329,7 @@ class _Check:
         Rows of values do not give back all that was in Kafka.
         """
         told = (self.unit.stored, known) if self.unit.files.is_whole else ()
-        methods = METHOD, OF_BATCHES
+        methods = RecordsDigest.METHOD, OF_BATCHES
         return [one for one in told if one is not None and has_method(one.digest, methods)]
 
     def _compare(self, told: Sequence[Facts], digests: Collection[str]) -> bool:

@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from record_samples import batch_of, cut_up, record_batches
 
-from kbackup.pipeline.digest import RecordsDigest
+from kbackup.pipeline.rows import RecordsDigest
 from kbackup.records import SCHEMA
 
 ROOT: Final = Path(__file__).parents[3]

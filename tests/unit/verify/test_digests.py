@@ -16,7 +16,7 @@ from kbackup.batches.tally import Tally
 from kbackup.catalog.ledger.rows import stored
 from kbackup.formats.log import LogFormat
 from kbackup.naming import View
-from kbackup.pipeline.digest import RecordsDigest
+from kbackup.pipeline.rows import RecordsDigest
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.runs import known
 from tests.support.encoded import Sent
