@@ -1,4 +1,4 @@
-"""Where files end: pure functions of rows, of what is open, and of a clock as an argument.
+"""Where files end: pure functions of rows or batches, of what is open, and of a clock given.
 
 `cut` passes rows through and says where files end: it asks all rules, and the first one to close
 the files wins.  A rule returns how many of the rows that follow the open files still take, None
@@ -19,11 +19,12 @@ from typing import Final, Generic, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup.batches import APPEND_TIME, DELETE_HORIZON, Batches
 from kbackup.java import joda
 from kbackup.java.joda import DAY_MS
 from kbackup.pipeline.convert import Compatibility, Verdict, judge
 from kbackup.pipeline.rows import NO_TOMBSTONES, Rows, go_to, keys_of, room_beside_tombstones
-from kbackup.records import Schema, Span, batch_bytes, record_bytes
+from kbackup.records import NO_TIMESTAMP, Schema, Span, batch_bytes, record_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,3 +420,110 @@ def _room(state: Open, rows: Rows, size: int, rule: Rule, now: int) -> tuple[int
         if room is not None and (room < best[0] or (room == best[0] and best[1] is None)):
             best = (room, reason)
     return best
+
+
+def cut_batches(
+    stream: Iterable[Batches], rule: Rule, clock: Callable[[], int] | None = None
+) -> Iterator[Append[Batches] | Cut]:
+    """Decide which batches go to which files, as `cut` does for rows: files end between batches.
+
+    Records are counted by headers, bytes as they were sent.  The time of a batch is that of its
+    first record, or where its header does not say it, of its latest.  Directories and schemas are
+    no matter.
+    """
+    state = _begin(rule, clock)
+    for batches in stream:
+        now = 0 if clock is None else clock()
+        if not state.records and state.boundary is not None and now >= state.boundary:
+            state = _begin(rule, clock)
+        rest = batches
+        while len(rest):
+            first = state.last_offset if state.records else rest.first_offset
+            stored = stored_boundary(rule, first)
+            if is_within_stored(rule, first):
+                room, reason = _batches_to_stored(rest, stored)
+            else:
+                room, reason = _room_of_batches(state, rest, rule, now, stored)
+            if room:
+                part = rest if room == len(rest) else rest.slice(0, room)
+                state = _with_batches(state, part)
+                yield Append(part, part.bytes)
+            if reason is not None:
+                after = state.last_offset + 1
+                if reason is Reason.STORED:
+                    after = max(after, stored or 0)
+                yield Cut(after, reason)
+                restarts_schedule = reason in (Reason.SCHEDULE, Reason.SPAN)
+                state = _begin(rule, clock) if restarts_schedule else Open(boundary=state.boundary)
+            rest = rest.slice(room)
+
+
+def _room_of_batches(
+    state: Open, batches: Batches, rule: Rule, now: int, stored: int | None
+) -> tuple[int, Reason | None]:
+    """How many of *batches* the open file takes, and why no more; None where it takes all."""
+    if state.records and state.boundary is not None and now >= state.boundary:
+        return 0, Reason.SCHEDULE
+    limits = (
+        (Reason.RECORDS, _batches_to_sum(batches, "count", rule.records, state.records)),
+        (Reason.BYTES, _batches_to_sum(batches, "length", rule.bytes, state.bytes)),
+        (Reason.SPAN, _batches_to_span(state, batches, rule)),
+    )
+    found = [(room, reason) for reason, room in limits if room is not None]
+    return min([*found, _batches_to_stored(batches, stored)], key=lambda each: each[0])
+
+
+def _batches_to_stored(batches: Batches, stored: int | None) -> tuple[int, Reason | None]:
+    """Room before the next start or end of what is stored already."""
+    if stored is None:
+        return len(batches), None
+    room: int = pc.sum(pc.less(batches.headers["base_offset"], stored)).as_py() or 0
+    is_reached = room < len(batches) or batches.next_offset >= stored
+    return room, Reason.STORED if is_reached else None
+
+
+def _batches_to_sum(batches: Batches, column: str, limit: int | None, before: int) -> int | None:
+    """Room up to the batch that makes the sum of a column so large."""
+    if limit is None:
+        return None
+    up_to = pc.cumulative_sum(batches.headers[column].cast(pa.int64()))
+    left = max(1, limit) - before
+    if up_to[-1].as_py() < left:
+        return None
+    return int(pc.index(pc.greater_equal(up_to, left), True).as_py()) + 1
+
+
+def _batches_to_span(state: Open, batches: Batches, rule: Rule) -> int | None:
+    """Room before the first batch that is the span, or more, later than the first one."""
+    if rule.span_ms is None:
+        return None
+    times = _times(batches)
+    base = _earliest(times) if state.base_time is None else state.base_time
+    if base is None:
+        return None
+    at = int(pc.index(pc.greater_equal(times, base + rule.span_ms), True).as_py())
+    return at if at > 0 or (at == 0 and state.records) else None
+
+
+def _times(batches: Batches) -> pa.Int64Array:
+    """Return the time of each batch, null where it has none."""
+    headers = batches.headers
+    is_other = batches.flagged(APPEND_TIME | DELETE_HORIZON)
+    times = pc.if_else(is_other, headers["max_timestamp"], headers["base_timestamp"])
+    return pc.if_else(pc.equal(times, NO_TIMESTAMP), None, times)
+
+
+def _earliest(times: pa.Int64Array) -> int | None:
+    found = times.drop_null()
+    return found[0].as_py() if len(found) else None
+
+
+def _with_batches(state: Open, batches: Batches) -> Open:
+    base = state.base_time
+    return replace(
+        state,
+        records=state.records + batches.records,
+        bytes=state.bytes + batches.bytes,
+        base_time=_earliest(_times(batches)) if base is None else base,
+        last_offset=batches.next_offset - 1,
+    )

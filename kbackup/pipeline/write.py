@@ -1,26 +1,31 @@
 """The open files of one partition: one set for each directory, filled together, closed together.
 
-Files are spooled: in memory up to a limit that all of them share, then on disk.
+Of record batches there is one file, which takes them as they are.  Files are spooled: in memory up
+to a limit that all of them share, then on disk.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.errors import KbackupError
-from kbackup.files import Spool
-from kbackup.formats import HasIndex, Writer
+from kbackup.batches import BatchError, Batches
+from kbackup.batches.decoding import decoded
+from kbackup.batches.tally import Tally
+from kbackup.errors import BadRecordError, ConfigurationError, KbackupError
+from kbackup.files import SPOOL_BYTES, Spool
+from kbackup.formats import BatchFile, HasIndex, StoresBatches, Writer
 from kbackup.naming import INDEX_EXTENSION, Layout, ObjectKey, View
 from kbackup.pipeline.convert import Conversion, brought_under
 from kbackup.pipeline.rows import NO_TOMBSTONES, Part, RecordsDigest, Rows, by_directory
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import (
     NO_TIMESTAMP,
+    SCHEMA,
     UNKNOWN,
     Facts,
     Rotation,
@@ -294,3 +299,181 @@ def grown(facts: Facts, batch: pa.RecordBatch) -> Facts:
         min_timestamp=min(lows, default=None),
         max_timestamp=max(highs, default=None),
     )
+
+
+def unreadable(where: TopicPartition, error: BatchError) -> BadRecordError:
+    """Return the error of a batch that its producer has written in another way than it says."""
+    return BadRecordError(
+        f"{where}: {error}", "its producer has written it so",
+        "repair the producer, or leave out the format: full records are stored as Parquet then"
+        + (", and errors.tolerance=all leaves such records out" if error.is_name else ""),
+        **where.place, offset=error.offset,
+    )  # fmt: skip
+
+
+@dataclass(slots=True)
+class OpenLog:
+    """The open file of one topic-partition, of batches; see `OpenFiles`.
+
+    Attributes:
+        spec: The one view, whose format stores batches.
+        spool_bytes: What the file may hold in memory.
+        identity: Which topic it is; kept in each file, and beside it.
+        pool: One thread in which batches are written; None: the caller's own.
+    """
+
+    where: TopicPartition
+    spec: ViewSpec
+    directory: str
+    layout: Layout
+    spool_bytes: int
+    identity: TopicIdentity = UNKNOWN
+    pool: Executor | None = None
+    records: int = 0
+    _tally: Tally = field(default_factory=Tally)
+    _body: Spool | None = None
+    _file: BatchFile | None = None
+    _writing: Future[None] | None = None
+
+    def write(self, batches: Batches) -> None:
+        """Add batches.
+
+        Raises:
+            BadRecordError: If a batch does not hold what its header says.
+            NoSpaceError: If neither memory nor disk takes them.
+        """
+        if self._file is None:
+            form = self.spec.open_format()
+            if not isinstance(form, StoresBatches):
+                raise ConfigurationError(f"the {self.spec.format} format stores no batches")
+            self._tally = Tally(self.spec.options.max_record_bytes)
+            self._body = Spool(self.spool_bytes)
+            self._file = form.batch_writer(self._body)
+        self.records += batches.records
+        self._await_written()
+        if self.pool is None:
+            self._file.write(batches)
+        else:
+            self._writing = self.pool.submit(self._file.write, batches)
+        try:
+            self._tally.add(batches)
+        except BatchError as error:
+            raise unreadable(self.where, error) from None
+
+    def close(self, span: Span) -> list[ClosedFile]:
+        """Complete the file, and begin anew; no file where there is nothing in it.
+
+        Args:
+            span: From the position before it to the one after it.
+        """
+        self._await_written()
+        facts, file, body = self._tally.facts(), self._file, self._body
+        if facts is None or file is None or body is None:
+            return []
+        file.close(inner_metadata(facts, self.where, self.identity))
+        key = ObjectKey(
+            self.where.topic, self.where.partition, facts.first_offset, self.directory,
+            self.spec.extension(), self.spec.view,
+        )  # fmt: skip
+        self._file, self._body, self._tally, self.records = None, None, Tally(), 0
+        return [
+            ClosedFile(
+                self.layout.key(key), self.spec, body, replace(facts, sha256=body.sha256),
+                Rotation(span, 1), self.where, self.identity,
+            )
+        ]  # fmt: skip
+
+    def drop(self) -> None:
+        """Discard the open file: the next run begins it again."""
+        with suppress(Exception):  # of what is dropped
+            self._await_written()
+        if self._body is not None:
+            self._body.close()
+        self._file, self._body, self._tally, self.records = None, None, Tally(), 0
+
+    def _await_written(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+
+def united_log(file: ClosedFile, theirs: BinaryIO) -> ClosedFile | None:
+    """Return a file with the records of both, each once; None where one offset has two records.
+
+    Compaction leaves a batch its offsets and takes records out of it: of two batches of the same
+    offsets, that with the records of the other is taken.
+
+    Args:
+        file: Of batches; it stays as it is.
+
+    Returns:
+        What to store; its body is the caller's to close.
+    """
+    form = file.spec.open_format()
+    assert isinstance(form, StoresBatches)  # noqa: S101  (it was written by one)
+    file.body.seek(0)
+    both = [_single(form.batches(each, file.spec.options)) for each in (file.body, theirs)]
+    body, tally = Spool(SPOOL_BYTES), Tally(file.spec.options.max_record_bytes)
+    writer = form.batch_writer(body)
+    for one in _in_turn(*both):
+        if one is None:
+            body.close()
+            return None
+        writer.write(one)
+        tally.add(one)
+    facts = tally.facts()
+    assert facts is not None  # noqa: S101  (each of the two has records)
+    writer.close(inner_metadata(facts, file.where, file.identity))
+    return replace(file, body=body, facts=replace(facts, sha256=body.sha256))
+
+
+def tallied_to(file: ClosedFile, last_offset: int) -> Facts | None:
+    """Return what is known of a file's batches up to an offset; None where there is none.
+
+    Args:
+        last_offset: The last one of a batch, else what is returned ends elsewhere.
+    """
+    form = file.spec.open_format()
+    assert isinstance(form, StoresBatches)  # noqa: S101  (it was written by one)
+    file.body.seek(0)
+    tally = Tally(file.spec.options.max_record_bytes)
+    for one in _single(form.batches(file.body, file.spec.options)):
+        if one.next_offset - 1 > last_offset:
+            break
+        tally.add(one)
+    return tally.facts()
+
+
+def _single(stream: Iterator[Batches]) -> Iterator[Batches]:
+    for batches in stream:
+        for at in range(len(batches)):
+            yield batches.slice(at, 1)
+
+
+def _in_turn(left: Iterator[Batches], right: Iterator[Batches]) -> Iterator[Batches | None]:
+    """Yield single batches of both in order; None where they contradict each other."""
+    mine, other = next(left, None), next(right, None)
+    while mine is not None and other is not None:
+        if mine.next_offset <= other.first_offset:
+            yield mine
+            mine = next(left, None)
+        elif other.next_offset <= mine.first_offset:
+            yield other
+            other = next(right, None)
+        else:
+            yield _richer(mine, other)
+            mine, other = next(left, None), next(right, None)
+    for one, rest in ((mine, left), (other, right)):
+        if one is not None:
+            yield one
+            yield from rest
+
+
+def _richer(mine: Batches, other: Batches) -> Batches | None:
+    """Return the batch that has all records of the other one, None where neither has."""
+    if mine.headers["crc"] == other.headers["crc"]:
+        return mine
+    fewer, more = sorted((mine, other), key=lambda each: each.records)
+    rows = [pa.Table.from_batches(decoded(each), SCHEMA) for each in (fewer, more)]
+    kept = rows[1].filter(pc.is_in(rows[1]["offset"], rows[0]["offset"].combine_chunks()))
+    return more if kept.equals(rows[0]) else None

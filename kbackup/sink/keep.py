@@ -34,9 +34,16 @@ from kbackup.errors import (
 from kbackup.files import SPOOL_BYTES, Spool
 from kbackup.formats.block_index import BlockIndex
 from kbackup.naming import DatedLayout, Layout, ObjectKey, View
-from kbackup.pipeline.batching import tallied_to, united_log
 from kbackup.pipeline.rows import RecordsDigest
-from kbackup.pipeline.write import NO_RECORDS, ClosedFile, Index, grown, inner_metadata
+from kbackup.pipeline.write import (
+    NO_RECORDS,
+    ClosedFile,
+    Index,
+    grown,
+    inner_metadata,
+    tallied_to,
+    united_log,
+)
 from kbackup.records import (
     ConflictError,
     Facts,

@@ -27,11 +27,10 @@ from kbackup.errors import BadRecordError, KbackupError, RegistryError, StoppedE
 from kbackup.kafka import Outage, Position, ReadsBatches
 from kbackup.naming import View
 from kbackup.partitioners import extractors
-from kbackup.pipeline.batching import OpenLog, cut_batches, unreadable
 from kbackup.pipeline.convert import Conversion, convert, route
-from kbackup.pipeline.rotate import Append, Cut, Rule, cut
+from kbackup.pipeline.rotate import Append, Cut, Rule, cut, cut_batches
 from kbackup.pipeline.rows import BadRecord, Rows
-from kbackup.pipeline.write import ClosedFile, OpenFiles
+from kbackup.pipeline.write import ClosedFile, OpenFiles, OpenLog, unreadable
 from kbackup.records import Prefetch, Span, joined
 from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import SPANS_MOST, OfSink, PartitionReport

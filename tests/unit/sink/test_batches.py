@@ -17,8 +17,7 @@ from kbackup.formats import FormatOptions
 from kbackup.formats.log import LogFormat
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
-from kbackup.pipeline.batching import cut_batches
-from kbackup.pipeline.rotate import Cut, Rule
+from kbackup.pipeline.rotate import Cut, Rule, cut_batches
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Span, TopicPartition
 from kbackup.sink.job import SinkJob, SinkUnit
