@@ -12,8 +12,8 @@ from typing import Any, Final
 from kbackup import plugins
 from kbackup.config.issues import ConfigIssue, Value, error, is_true, warning
 from kbackup.config.layout import CONNECTORS_SIDES_FORMAT, RECORD_FORMAT
-from kbackup.config.property import PREFIXES, Property, names_store
-from kbackup.config.settings import BY_NAME, PLACES, Settings, shown_value
+from kbackup.config.property import PREFIXES, Property
+from kbackup.config.settings import BY_NAME, CHOICES, chosen, shown_value
 from kbackup.errors import ConfigurationError
 from kbackup.naming import View
 from kbackup.options import check_needs
@@ -419,21 +419,10 @@ def _misfits(named: NamedPlugins, given: Mapping[str, Value]) -> Iterator[Config
                 yield error("combination", name, value, why, f"set it to {option.default}")
 
 
-_CHOICES: Final = (
-    ("formats", "format_class"),
-    ("formats", "keys_format_class"),
-    ("formats", "headers_format_class"),
-    ("partitioners", "partitioner_class"),
-    ("extractors", "timestamp_extractor"),
-    ("converters", "key_converter"),
-    ("converters", "value_converter"),
-)
-"""Seams, and the settings that name their plugins."""
-
 _NAMED_BY: Final = {"stores": "store.url", "formats": "format.class"}
 
 
-_NAMING: Final = frozenset(attribute.replace("_", ".") for _, attribute in _CHOICES)
+_NAMING: Final = frozenset(attribute.replace("_", ".") for _, attribute in CHOICES)
 """The properties that name plugins."""
 
 
@@ -574,21 +563,6 @@ def _unusable_by(
         if named is None or not is_known:  # else it may be wrong because of those
             named = str(named or _NAMED_BY[seam])
             yield error("combination", named, None, problem.why or problem.what, problem.do)
-
-
-def chosen(settings: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return seam and plugin by the setting that names it, a default where nothing does."""
-    found = {}
-    for seam, attribute in _CHOICES:
-        name = settings.get(attribute) or getattr(Settings, attribute).default
-        if name is not None:
-            found[attribute] = (seam, name)
-    url = settings.get("store_url") or ""
-    scheme = url.partition("://")[0]
-    is_there = any(scheme == each.name for each in plugins.installed("stores"))
-    is_chosen = is_there and names_store(url)  # what nobody has is refused as store.url
-    found["store_url"] = ("stores", scheme) if is_chosen else PLACES[0].plugins[0]
-    return found
 
 
 def _is_chosen(

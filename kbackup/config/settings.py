@@ -190,3 +190,30 @@ def shown_value(value: Any) -> str:
         case tuple():
             return ",".join(map(str, value))
     return str(value)
+
+
+CHOICES: Final = (
+    ("formats", "format_class"),
+    ("formats", "keys_format_class"),
+    ("formats", "headers_format_class"),
+    ("partitioners", "partitioner_class"),
+    ("extractors", "timestamp_extractor"),
+    ("converters", "key_converter"),
+    ("converters", "value_converter"),
+)
+"""Seams, and the settings that name their plugins."""
+
+
+def chosen(settings: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return seam and plugin by the setting that names it, a default where nothing does."""
+    found = {}
+    for seam, attribute in CHOICES:
+        name = settings.get(attribute) or getattr(Settings, attribute).default
+        if name is not None:
+            found[attribute] = (seam, name)
+    url = settings.get("store_url") or ""
+    scheme = url.partition("://")[0]
+    is_there = any(scheme == each.name for each in plugins.installed("stores"))
+    is_chosen = is_there and names_store(url)  # what nobody has is refused as store.url
+    found["store_url"] = ("stores", scheme) if is_chosen else PLACES[0].plugins[0]
+    return found

@@ -13,8 +13,7 @@ from kbackup.catalog.recipients import KeyOptions
 from kbackup.config import Settings
 from kbackup.config.layout import RECORD_FORMAT
 from kbackup.config.running import GENERIC
-from kbackup.config.selection import chosen
-from kbackup.config.settings import BY_NAME
+from kbackup.config.settings import BY_NAME, chosen
 from kbackup.connect.registry import URL, RegistrySettings, settings_of
 from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions
