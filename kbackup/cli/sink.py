@@ -496,9 +496,9 @@ def add_command(recipients: tuple[str, ...], **parameters: Any) -> None:
     """
 
     def change(keeper: "KeyKeeper") -> "Iterable[Warned]":
-        from kbackup.catalog.rekeying import recipients_of  # noqa: PLC0415
+        from kbackup.catalog.recipients import named  # noqa: PLC0415
 
-        return keeper.add(recipients_of(recipients))
+        return keeper.add([one for text in recipients for one in named(text)])
 
     _change("add", parameters, change)
 

@@ -12,7 +12,13 @@ from typing import Final
 from kbackup.catalog.identity import BackupIdentity
 from kbackup.clock import moment_of, rfc3339
 from kbackup.config import Settings
-from kbackup.errors import KbackupError, StoppedError, TopicChangedError, TopicsLockedError
+from kbackup.errors import (
+    KafkaError,
+    KbackupError,
+    StoppedError,
+    TopicChangedError,
+    TopicsLockedError,
+)
 from kbackup.events import Ended, Event, Plain, Progress, Tell, Warned, from_json
 from kbackup.kafka import Cluster, LogStartMovedError, Position
 from kbackup.records import TopicPartition
@@ -24,12 +30,21 @@ from kbackup.runs.locks import RunLock
 from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport
 from kbackup.sink import accounting, schemas
-from kbackup.sink.accounting import News, SinkProgress
+from kbackup.sink.accounting import News, Opening, RunLedger, SinkProgress
 from kbackup.sink.captures import LOOK_S, AccessCapture, GroupCaptures
-from kbackup.sink.entering import NEWCOMERS_S, Newcomers, Opening, RunLedger
 from kbackup.sink.follow import deal, follow
 from kbackup.sink.job import Adopt, Examined, GaveUp, SinkUnit
-from kbackup.sink.plan import SinkPlan, error_policy, job_of, locked, make_plan, selection
+from kbackup.sink.plan import (
+    Claim,
+    SinkPlan,
+    error_policy,
+    job_of,
+    locked,
+    make_plan,
+    no_others,
+    plan_more,
+    selection,
+)
 from kbackup.sink.task import back_up
 from kbackup.spark.channel import Task
 from kbackup.stores import Store
@@ -38,6 +53,9 @@ _log: Final = logging.getLogger(__name__)
 
 _ROUNDS: Final = 3
 """How often retention may overtake a run before it gives up on a partition."""
+
+NEWCOMERS_S: Final = 20.0
+"""Seconds between two looks for new topics: if one fails, what is new is followed within 60 s."""
 
 
 class SinkRun:
@@ -242,7 +260,7 @@ class SinkRun:
                              "raise the topic's retention", topic=where.topic)
             )  # fmt: skip
 
-    def _follow(self, plan: SinkPlan, store: Store, newcomers: Newcomers) -> None:
+    def _follow(self, plan: SinkPlan, store: Store, newcomers: "Newcomers") -> None:
         """Keep tasks at work until someone stops them, or nothing is left to follow."""
         units = [unit for at in plan.partitions if (unit := at.followed()) is not None]
         settings, stop = self._frame.settings, self._frame.stop
@@ -391,3 +409,76 @@ def _gone(where: TopicPartition) -> KbackupError:
         "what is stored stays as it is; look at the topic before running again",
         **where.place,
     )
+
+
+class Newcomers:
+    """Takes in matching topics and partitions that are new.
+
+    Args:
+        frame: The run's; its cluster is asked by one client as long as it answers.
+        looked: When the cluster was asked for it, in seconds since the epoch.
+        claim: Takes topics, and returns those that are left to other runs.
+
+    Attributes:
+        looked: When the cluster was last asked: what came before is being backed up.
+    """
+
+    def __init__(
+        self, frame: RunContext, store: Store, opening: Opening, plan: SinkPlan, looked: float,
+        claim: Claim = no_others,
+    ) -> None:  # fmt: skip
+        self._claim = claim
+        self._frame, self._world, self._store = frame, frame.world, store
+        self._opening, self._group = opening, plan.group
+        self._known = {at.where: at.identity for at in plan.partitions}
+        self._cluster: Cluster | None = None
+        self.looked = looked
+
+    def adopt(self) -> list[SinkUnit]:
+        """Look once, and take in what is new; return what tasks have to begin with.
+
+        Raises:
+            KbackupError: If cluster or store do not answer, or a newcomer cannot be backed up.
+        """
+        began = self._world.clock.now().timestamp()
+        plan, cluster = self._look()
+        if plan.partitions:
+            self._opening.add(plan, cluster, self._group, self.looked)
+            self._known |= {at.where: at.identity for at in plan.partitions}
+        self.looked = began
+        return [unit for at in plan.partitions if (unit := at.followed()) is not None]
+
+    def wait(self, stop: threading.Event) -> list[SinkUnit]:
+        """Wait for a first topic, where there is none; a single failed look is forgiven.
+
+        Returns:
+            What tasks have to begin with; nothing where *stop* was set first.
+        """
+        has_failed = False
+        units: list[SinkUnit] = []
+        while not self._known and not stop.wait(NEWCOMERS_S):
+            try:
+                units = self.adopt()
+            except KafkaError:
+                if has_failed:
+                    raise
+                has_failed = True
+            else:
+                has_failed = False
+        return units
+
+    def _look(self) -> tuple[SinkPlan, Cluster]:
+        """Plan the partitions that have appeared; return with it the cluster it is of."""
+        try:
+            if self._cluster is None:
+                self._cluster = self._world.kafka.cluster()
+            else:
+                self._cluster.refresh()
+            plan = plan_more(
+                self._frame.settings, self._cluster, self._store, self._world.clock, self._known,
+                self._claim, self._frame.backup,
+            )  # fmt: skip
+        except KbackupError:
+            self._cluster = None  # its client may keep asking a broker that was restarted
+            raise
+        return plan, self._cluster

@@ -57,7 +57,6 @@ from kbackup.restore.job import partitions_of
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import context, wiring
 from kbackup.runs.context import Environment, Stop
-from kbackup.sink import entering as sink_entering
 from kbackup.sink import follow as sink_follow
 from kbackup.sink import run as sink_run
 from kbackup.sink.run import SinkRun
@@ -153,7 +152,7 @@ PATIENCE = (reader, "patience_s")
 WAITS = {
     # for a cluster that is away
     "PATIENCE_S": (kafka_client, kafka_cluster, sink_follow, restore_task),
-    "NEWCOMERS_S": (sink_run, sink_entering),  # between two looks for new topics
+    "NEWCOMERS_S": (sink_run,),  # between two looks for new topics
     "RECORD_S": (context,),  # between two run records
     "REPORT_S": (sink_follow,),  # between two reports of a task that follows
 }

@@ -19,8 +19,7 @@ from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known
 from kbackup.runs.known import BackupState
 from kbackup.runs.position import SinkPosition
-from kbackup.sink.accounting import topic_settings
-from kbackup.sink.entering import RunLedger, sought
+from kbackup.sink.accounting import RunLedger, sought, topic_settings
 from kbackup.sink.job import SinkUnit
 from kbackup.sink.plan import SinkPlan, make_plan
 from kbackup.testing import FaultyStore

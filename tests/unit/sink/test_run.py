@@ -21,7 +21,6 @@ from kbackup.records import Span, TopicPartition
 from kbackup.runs import context, history, report, status
 from kbackup.runs.context import Environment, Stop
 from kbackup.runs.following import Pauses
-from kbackup.sink import entering as sink_newcomers
 from kbackup.sink import follow
 from kbackup.sink import run as running
 from kbackup.sink.plan import make_plan
@@ -85,7 +84,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "POLL_S", 0.02)
     monkeypatch.setattr(follow, "REPORT_S", 0.05)
     monkeypatch.setattr(running, "NEWCOMERS_S", 0.05)
-    monkeypatch.setattr(sink_newcomers, "NEWCOMERS_S", 0.05)
     monkeypatch.setattr(context, "RECORD_S", 0.05)
     monkeypatch.setattr(follow, "PAUSES", Pauses(0.05, 600.0))
 
