@@ -137,13 +137,8 @@ class Started:
     """A run that has looked at what there is, and is about to work.
 
     Attributes:
-        run: The run's id.
-        command: ``sink`` or ``restore``.
         topics: The topics of the cluster, or of the backup, that it is about.
-        group: The consumer group that keeps its positions.
-        store: URL of the store.
         topics_dir: Where the backup is in it.
-        own: What only this direction says.
         version: That of kbackup; what starts a run does not say.
         config_sha256: Of the settings, likewise.
         excluded: Topics that are left out because they match ``topics.exclude``; None without any.
@@ -177,7 +172,6 @@ class PartitionCounts:
 
     Attributes:
         source: In the cluster that is backed up; of sinks only.
-        backup: In the backup.
         target: In the cluster that is restored to; None where there is no such topic yet.
     """
 
@@ -206,9 +200,7 @@ class RestoreTopic:
     """What only a restore plans for a topic.
 
     Attributes:
-        objects: Objects to be read.
         records: Records in them, None if that is not known.
-        bytes: Bytes of the objects.
         retention_ms: Of a topic that is created; None for one that is there.
     """
 
@@ -223,13 +215,10 @@ class TopicPlanned:
     """What is to be done with one topic.
 
     Attributes:
-        source: The topic that is, or was, backed up.
         target: The prefix of its objects; of a restore, the topic that is written to.
-        partitions: How many it has.
         action: ``create``, ``append``, ``resume``, ``done`` or ``refuse``.
         reason: Why nothing may be done; None if nothing forbids it.
         code: The code of that refusal.
-        own: What only this direction plans.
     """
 
     HEAD: ClassVar = {"type": "plan_topic"}
@@ -259,13 +248,7 @@ class TopicPlanned:
 
 @dataclass(frozen=True, slots=True)
 class NewestObject:
-    """The object of another tool that a sink goes on after.
-
-    Attributes:
-        key: Its key.
-        first: Offset of its first record.
-        records: How many it holds.
-    """
+    """The object of another tool that a sink goes on after."""
 
     key: str
     first: int
@@ -277,13 +260,9 @@ class PartitionPlanned:
     """A sink's plan for a partition: where group and objects left off, what is next.
 
     Attributes:
-        where: The partition.
-        state: What is to be done.
         committed: The group's offset; None where it has none.
         start: Where the sink begins; None where it is refused.
-        end: Where it ends.
         next_key: The first object that would be stored; None where nothing is to be done.
-        newest: The object that it goes on after, where another tool wrote it.
         held_up: The open transaction that holds it up, None where there is none.
     """
 
@@ -304,17 +283,14 @@ class PartitionRow:
     """How far the work on a partition is: a row of a plan, a summary and a run record.
 
     Attributes:
-        where: The partition that is, or was, backed up.
         start: The first offset of it to copy; None: nowhere, it is refused.
         first: Offset of the first record that is safe; None without one.
         last: That of the last one.
         records: Records that are safe.
-        objects: Objects stored, or read to their end.
         bytes_read: Bytes of the records read; of a restore, of the objects read.
         end: Where the work ends, as far as that is known.
         committed: The next offset to copy, as committed; None before anything is.
         lag: Offsets that are left; None where start or end is not known.
-        state: What is to be done, or what has become of it.
         filtered: Records that a transform left out; None before a task has ended its work on it.
         held_up: The open transaction that holds it up, None where there is none.
         complete_until: All that was written to it before then is backed up; of sinks only, None
@@ -355,11 +331,7 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What is to be done with each partition, for the display.
-
-    Attributes:
-        partitions: A row for each.
-    """
+    """What is to be done with each partition, for the display."""
 
     HEAD: ClassVar = {"type": "plan"}
 
@@ -371,13 +343,10 @@ class Progress:
     """How much of a partition is safe, and how much is not safe yet.
 
     Attributes:
-        run: The run's id.
-        where: The partition that was, or is being, backed up.
         committed: The next offset of it to copy; None before anything is known.
         records: Records that this run has made safe.
         objects: Objects that it has stored, or read to their end.
         open: Records read or sent that are not safe yet.
-        target: The topic that is written to; None where objects are.
         end: The offset to copy up to, as far as it is known.
         bytes_read: Bytes of the objects that were read; None where records are.
         bytes_stored: Bytes of the objects that were stored; None where records are written.
@@ -404,7 +373,6 @@ class Warned:
     Attributes:
         run: The run's id; None for a command that only looks.
         code: What kind of thing, for scripts.
-        text: One sentence.
         place: Further fields, as plain JSON values: what it is about.
     """
 
@@ -429,15 +397,8 @@ class ObjectStored:
     """An object that is complete in the store.
 
     Attributes:
-        run: The run's id.
-        key: The object.
-        first: Offset of its first record.
-        last: Offset of its last record.
-        records: How many it holds.
-        bytes: Its size.
         min_timestamp: In ms since the epoch; None where no record has one.
         max_timestamp: Likewise.
-        sha256: Of its bytes.
     """
 
     HEAD: ClassVar = {"type": "object"}
@@ -485,13 +446,9 @@ class TopicSums:
     """The sums of a topic's partitions.
 
     Attributes:
-        topic: The topic that is, or was, backed up.
         target: The topic that is written to; None where none is.
-        partitions: How many there are.
         records: Theirs together, as far as they are known.
-        objects: Likewise.
         bytes: Of objects stored, of those there are, or of those read.
-        skipped: Records or objects that were left out.
     """
 
     topic: str
@@ -522,7 +479,6 @@ class NextCommand:
 
     Attributes:
         purpose: What for, in words that end with a colon.
-        command: As it is typed.
     """
 
     purpose: str
@@ -534,20 +490,13 @@ class Ended:
     """How a command ended: its summary.
 
     Attributes:
-        run: The run's id.
-        command: What was run.
         result: ``ok``, ``skipped``, ``refused``, ``stopped`` or ``failed``.
-        exit_code: Of the process.
-        seconds: How long it took.
         records: Of all partitions; None where that is not known, as with the counts below.
         objects: Likewise.
         bytes_read: Likewise.
         bytes_stored: Likewise; of a command that only looks, what there is.
         skipped: Counts of what was left out, by reason.
-        partitions: A row for each.
         topics: A row for each, or for each topic that records of one are restored to.
-        errors: What failed.
-        warnings: What else there is to know.
         facts: What only this command says.
         next: The command that goes on where this one stopped, or that remains to be run.
     """

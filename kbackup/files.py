@@ -402,8 +402,6 @@ def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None
     """Put *content* in the place of what is at *path*, whole or not at all.
 
     Args:
-        path: Any file; its folder is made if need be.
-        content: All of it.
         mode: Permissions; None for those of any new file.
 
     Raises:
@@ -422,7 +420,6 @@ def read_private(path: Path, what: str) -> bytes:
     """Return a file that its owner alone may read.
 
     Args:
-        path: The file.
         what: What it holds, for the error.
 
     Raises:

@@ -110,11 +110,7 @@ def build(
     """Compile a library, and put it at *target* when it is whole.
 
     Args:
-        command: The compiler.
-        native: Which library.
         target: The library's file, None for its place.
-        flags: Further flags.
-        environ: Further variables.
 
     Raises:
         OSError: If the compiler does not start.
@@ -147,7 +143,6 @@ def load(
     """Return the functions of a library, by their names without ``kb_``, and its file.
 
     Args:
-        native: Which library.
         other: The variable that names another build of it, such as one with sanitizers.
         functions: Result and arguments of each; ``digest`` among them.
 

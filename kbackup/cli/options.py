@@ -80,11 +80,13 @@ def print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) ->
         ctx.exit()
 
 
-def version_option(*, hidden: bool = True) -> click.Option:
-    """Return ``--version``, which works with every word and is listed once."""
+def eager(
+    name: str, callback: Callable[[click.Context, click.Parameter, bool], None], text: str
+) -> click.Option:
+    """Return an option that prints something and leaves: it works with every word, unlisted."""
     return click.Option(
-        ["--version"], is_flag=True, is_eager=True, expose_value=False, hidden=hidden,
-        callback=print_version, help="Print the version and exit.",
+        [name], is_flag=True, is_eager=True, expose_value=False, hidden=True, callback=callback,
+        help=text,
     )  # fmt: skip
 
 
@@ -184,7 +186,10 @@ class GroupedCommand(click.Command):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.examples, self.common = examples, common
-        self.params += [version_option(), _help_all_option()]
+        self.params += [
+            eager("--version", print_version, "Print the version and exit."),
+            eager("--help-all", _print_all, "Show every option and exit."),
+        ]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write usage, text, examples, the options that people use, exit codes."""
@@ -252,13 +257,6 @@ def write_lines(
 
 HELP: Final = ("--help", "--help-all")
 """What asks for help: of a group where it comes first, of the command that is meant elsewhere."""
-
-
-def _help_all_option() -> click.Option:
-    return click.Option(
-        ["--help-all"], is_flag=True, is_eager=True, expose_value=False, hidden=True,
-        callback=_print_all, help="Show every option and exit.",
-    )  # fmt: skip
 
 
 def _print_all(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:

@@ -512,11 +512,7 @@ def verify_command(
 
 
 def _check_sides(parameters: Mapping[str, Any], against: str | None, *, is_strict: bool) -> None:
-    """Refuse options of a comparison where none is asked for, or one with the other side.
-
-    Raises:
-        ConfigurationError: If one would do nothing.
-    """
+    """Refuse options of a comparison where none is asked for, or one with the other side."""
     from kbackup.config import PROPERTIES  # noqa: PLC0415  (it imports every plugin: not for --help)
 
     typed_now = given(parameters)
@@ -967,11 +963,7 @@ def _check_drills(session: Session, public_key: Path | None, page: Path | None) 
 
 
 def _offset_of(text: str) -> "tuple[TopicPartition, int]":
-    """Read ``TOPIC:PARTITION@OFFSET``.
-
-    Raises:
-        ConfigurationError: If it is none.
-    """
+    """Read ``TOPIC:PARTITION@OFFSET``."""
     from kbackup.naming import Place  # noqa: PLC0415
     from kbackup.records import TopicPartition  # noqa: PLC0415  (imports pyarrow)
 

@@ -100,11 +100,7 @@ ARCHIVE: Final = "KBACKUP_ARCHIVE"
 
 
 def _switch(name: str, *, default: bool) -> bool:
-    """Return what the variable says, or the default where it is not set.
-
-    Raises:
-        ConfigurationError: If it is neither true nor false.
-    """
+    """Return what the variable says, or the default where it is not set."""
     text = os.environ.get(name)
     try:
         return read_switch(text) if text else default

@@ -119,23 +119,15 @@ def _is_chosen(
         return False  # refused by its own name
 
 
-def _stores_headers(given: Mapping[str, str]) -> bool:
-    return given.get("store.kafka.headers", "").lower() == "true"
-
-
-def _other_header_text(text: str) -> bool:
-    return text.rpartition(".")[2] not in ("", "StringConverter")
-
-
 _HEADERS: Final = RefusedProperty(
     "header.converter",
-    _other_header_text,
+    lambda text: text.rpartition(".")[2] not in ("", "StringConverter"),
     "files of headers hold the values' text as it is, as with StringConverter; "
     "SimpleHeaderConverter parses the text and writes it anew, 1.50 as 1.5 and 007 as 7, others "
     "write base64 or JSON",
     "set it to org.apache.kafka.connect.storage.StringConverter, or store.kafka.headers=false",
     SINK,
-    _stores_headers,
+    lambda given: given.get("store.kafka.headers", "").lower() == "true",
 )
 
 REFUSALS: Final = (*_ROWS, _HEADERS, *_of_plugins())

@@ -309,11 +309,6 @@ def _united(store: Store, file: ClosedFile) -> ClosedFile:
     return found
 
 
-def _has_gaps(facts: Facts) -> bool:
-    """Whether a record's number in the file does not show its offset."""
-    return facts.last_offset - facts.first_offset + 1 != facts.records
-
-
 def _goes_on(file: ClosedFile, there: Facts) -> bool:
     """Whether values that are there go on behind the cut, so that the next one has them too."""
     is_behind = there.last_offset >= file.cut.span.end_offset
@@ -352,8 +347,9 @@ def _check_room(store: Store, file: ClosedFile) -> None:
     """Check that the rows of another tool's object, which begins as *file* does, are in its cut."""
     with store.open(file.key) as body:
         rows = sum(map(len, _rows(file, body)))
-    first, end = file.facts.first_offset, file.cut.span.end_offset
-    if _has_gaps(file.facts) or file.cut.files > 1 or first + rows > end:
+    facts, end = file.facts, file.cut.span.end_offset
+    has_gaps = facts.last_offset - facts.first_offset + 1 != facts.records
+    if has_gaps or file.cut.files > 1 or facts.first_offset + rows > end:
         raise _cut_too_short(file, "another tool")
 
 
@@ -445,7 +441,7 @@ class UploadDates:
 
     def _prefixes(self) -> list[str]:
         """Return what to list: the days since the last committed object, or everything."""
-        today, since = self._today(), self._last_date()
+        today, since = self._now().date(), self._last_date()
         if since is None or not 0 <= (today - since).days < _DAYS_MOST:
             return [self.layout.prefix()]
         days = [since + timedelta(days=day) for day in range((today - since).days + 1)]
@@ -459,9 +455,6 @@ class UploadDates:
         except ObjectKeyError:
             return None
         return self.layout.upload_day(parts.encoded_partition)
-
-    def _today(self) -> date:
-        return self._now().date()
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.clock.ms() / 1000, UTC)

@@ -127,16 +127,12 @@ def _is_same(entry: Entry, extension: str | None) -> bool:
 
 
 def _are_spread(foreign: Sequence[Entry]) -> bool:
-    return len({_directory(one) for one in foreign}) > 1
+    return len({(one.key or "").rpartition("/")[0] for one in foreign}) > 1
 
 
 def one_after_another(starts: Sequence[int]) -> list[HeldCut]:
     """Return cuts of one object each, that begin at *starts* but for the last of them."""
     return [HeldCut(Span(start, end)) for start, end in pairwise(starts) if start < end]
-
-
-def _directory(entry: Entry) -> str:
-    return (entry.key or "").rpartition("/")[0]
 
 
 def _around(cuts: Sequence[HeldCut], offset: int) -> HeldCut | None:
@@ -668,7 +664,8 @@ def _decide(where: TopicPartition, seen: Evidence, reset: str) -> Start:
             known_to = seen.committed.offset  # only the group is known
         known = first if known_to is None else known_to
         # Of what had been stored before, what is missing cannot be read any more.
-        lost = [part for span in seen.lost for part in _expired(seen, _before(span, first))]
+        before = (Span(one.start_offset, min(one.end_offset, first)) for one in seen.lost)
+        lost = [part for span in before for part in _expired(seen, span)]
         expired = joined([*lost, *_expired(seen, Span(known, first))])
         return Start(first, expired, warnings, seen.committed is not None)
     if wanted > seen.end:
@@ -678,10 +675,6 @@ def _decide(where: TopicPartition, seen: Evidence, reset: str) -> Start:
         expired = _expired(seen, Span(wanted, seen.log.start_offset))
         return Start(seen.log.start_offset, expired, warnings, moves)
     return Start(wanted, (), warnings, moves)
-
-
-def _before(span: Span, end: int) -> Span:
-    return Span(span.start_offset, min(span.end_offset, end))
 
 
 def _astray(where: TopicPartition, seen: Evidence) -> Warnings:

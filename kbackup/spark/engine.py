@@ -137,7 +137,11 @@ def run(
             with translated(cut_off):
                 shares = options.get("deal", deal)(units, context.defaultParallelism * slices)
                 found = context.parallelize(shares, len(shares)).mapPartitions(job).collect()
-            reports = [_report(each) for each in found]
+            # a dictionary is the failure of a worker that could not begin
+            reports = [
+                NotBegun(Issue.from_dict(each)) if isinstance(each, dict) else each
+                for each in found
+            ]
             is_idle = True
             if not stop.is_set():
                 check_whole(reports, len(units))
@@ -232,11 +236,6 @@ class _Job(Generic[R]):
 def _build() -> str:
     """Return the version and a digest of the sources: two checkouts may have one version."""
     return f"{kbackup.__version__} {native_build.source_digest()}"
-
-
-def _report(found: R | dict[str, Any]) -> R | NotBegun:
-    """Return what a worker has sent; a dictionary is the failure of one that could not begin."""
-    return NotBegun(Issue.from_dict(found)) if isinstance(found, dict) else found
 
 
 def _watch(

@@ -142,10 +142,10 @@ def task_failed(text: str) -> KbackupError:
     return SparkError("a Spark task failed beyond its retries", reason(text))
 
 
-def no_space(where: str = "TMPDIR") -> NoSpaceError:
+def no_space() -> NoSpaceError:
     """Return the error of a disk on which Spark found no room."""
     return NoSpaceError(
-        f"no space in {where}",
+        "no space in TMPDIR",
         f"about {_SPARK_MIB} MiB needed for Spark to start, and room for the files being written",
         "free some, or set TMPDIR to a folder with more",
     )
