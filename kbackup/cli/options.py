@@ -423,29 +423,17 @@ def agree() -> Callable[[str], bool] | None:
 
 
 def seconds(option: str, text: str) -> float:
-    """Return a duration that a command line gives, in seconds.
-
-    Raises:
-        ConfigurationError: If it is none, naming *option*.
-    """
+    """Return a duration that a command line gives, in seconds."""
     return _read(option, text, read_duration, "duration")
 
 
 def size(option: str, text: str) -> int:
-    """Return a size that a command line gives, in bytes.
-
-    Raises:
-        ConfigurationError: If it is none, naming *option*.
-    """
+    """Return a size that a command line gives, in bytes."""
     return _read(option, text, read_size, "size")
 
 
 def whole_days(option: str, text: str) -> int:
-    """Return the whole days that a command line gives, at least one.
-
-    Raises:
-        ConfigurationError: If it gives none, naming *option*.
-    """
+    """Return the whole days that a command line gives, at least one."""
     found = _read(option, text, read_days, "number of days")
     if not found:
         raise ConfigurationError(f"{option} {text} is too short", "expected at least 1d")

@@ -56,12 +56,7 @@ Work = Callable[[Session], "Ended"]
 
 
 def run(command: loading.Command, words: str, parameters: Mapping[str, Any], work: Work) -> None:
-    """Load settings, do *work*, show its summary and exit with its code.
-
-    Args:
-        command: Which properties count.
-        words: The command as typed, for the screen.
-    """
+    """Load settings, do *work*, show its summary and exit with its code."""
     try:
         loaded = load(command, parameters)
     except KbackupError as error:
@@ -335,11 +330,7 @@ def fingerprint(loaded: Loaded) -> str:
 
 
 def find_jvm() -> "Jvm":
-    """Find the Java for Spark.
-
-    Raises:
-        JavaNotFoundError: If there is none.
-    """
+    """Find the Java for Spark."""
     from kbackup.local.java import find_java  # noqa: PLC0415
     from kbackup.spark.java import Jvm  # noqa: PLC0415  (only when Spark is started)
 

@@ -95,7 +95,6 @@ def render_error(error: Issue, width: int | None = None) -> str:
     """Return an error in its parts: what failed and where, why, what to do, where more is said.
 
     Args:
-        error: A part of it that is empty is left out.
         width: Columns to fold at; None leaves each part on one line.
     """
     parts = [hang("error: ", error.what + _place(error), width)]
@@ -230,7 +229,6 @@ def exit_reason(summary: Ended, refused: int = 0) -> str:
 
     Args:
         summary: The summary; its ``reason`` is taken as it is where it has one.
-        refused: Number of topics that a plan refuses.
     """
     if summary.exit_code == 0:
         return ""
@@ -262,7 +260,6 @@ class Failures(OutputPart):
         """Choose what is printed.
 
         Args:
-            stderr: Where.
             has_reason: Whether a failure without an error, such as a skip, is explained, by the
                 first warnings too: nobody has seen them in the log.
             is_quiet: Whether to print nothing about a lock that another run of the same work

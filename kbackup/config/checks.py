@@ -71,11 +71,7 @@ def _about(name: str, commands: frozenset[str]) -> tuple[Suspicion, ...]:
 def logins(
     given: Mapping[str, Value], clients: Mapping[str, Mapping[str, str]]
 ) -> Iterator[ConfigIssue]:
-    """Yield a warning where the consumer alone signs in, as in Connect: here others connect too.
-
-    Args:
-        clients: What each of Kafka's clients is given, by its name.
-    """
+    """Yield a warning where the consumer alone signs in, as in Connect: here others connect too."""
     name = "consumer.override.security.protocol"
     if name in given and "security.protocol" not in clients["admin"]:
         why = "it reaches the consumer alone; the other clients connect without it"
@@ -166,12 +162,7 @@ def followed(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
 def generic(
     given: Mapping[str, Value], mode: str | None, *, holds_records: bool
 ) -> Iterator[ConfigIssue]:
-    """Yield what does not go with objects of any name, and what goes with nothing else.
-
-    Args:
-        mode: The value of ``mode``; None where that is not given.
-        holds_records: The objects hold full records, by their format.
-    """
+    """Yield what does not go with objects of any name, and what goes with nothing else."""
     expressions = given.get(_EXPRESSIONS)
     if mode != "GENERIC":
         if holds_records:

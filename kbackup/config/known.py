@@ -399,11 +399,7 @@ def is_client_property(name: str) -> bool:
 
 
 def translate(given: Mapping[str, Value]) -> ClientProperties:
-    """Return the properties for librdkafka.
-
-    Args:
-        given: The properties for which `is_client_property` holds.
-    """
+    """Return the properties for librdkafka."""
     found = ClientProperties({client: {} for client in CLIENTS}, [], [])
     for name, value in sorted(given.items(), key=lambda item: (_rank(item[0]), item[0])):
         java, clients = _target(name)

@@ -534,9 +534,6 @@ def load(
             require none.
         options: By attribute or property name, as text or as click parsed it; None and () mean not
             given.
-        files: ``--config``; later files take precedence.
-        environ: All variables; those that begin with ``KBACKUP_`` are ours.
-        extra: ``-X name=value``.
 
     Raises:
         ConfigurationError: It names every error with its origin; ``place["errors"]`` lists them.

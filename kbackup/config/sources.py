@@ -131,9 +131,6 @@ class AwsSecrets:
 
         Args:
             text: What follows the alias: ``NAME`` or ``:NAME``.
-
-        Raises:
-            ConfigurationError: If it cannot be read.
         """
         name = _without_ttl(text).removeprefix(":")
         if not name:
@@ -300,13 +297,7 @@ def merge(
     environ: Mapping[str, str],
     extra: Sequence[str],
 ) -> Merged:
-    """Return what was given, with placeholders resolved.
-
-    Args:
-        options: By attribute or property name; None and () are not given.
-        paths: Configuration files; a later one overrides an earlier one.
-        extra: ``name=value``, as ``-X`` takes it; counts as an option.
-    """
+    """Return what was given, with placeholders resolved."""
     merged = Merged()
     for path in paths:
         _add_file(merged, path)
@@ -449,11 +440,7 @@ def _refuse_secrets_in_pairs(merged: Merged) -> None:
 
 
 def _providers(merged: Merged) -> tuple[Mapping[str, str], Mapping[str, Mapping[str, str]]]:
-    """Take ``config.providers`` out of what was given.
-
-    Returns:
-        What each alias reads, and the region and endpoint that were given for those of AWS.
-    """
+    """Take ``config.providers`` out of what was given."""
     given = {
         name: merged.values.pop(name)
         for name in list(merged.values)

@@ -276,7 +276,6 @@ def room_beside_tombstones(
 
     Args:
         rows: Routed; the first of their parts are the keys.
-        opened: The directories with an open file.
         deleted: The keys of the tombstones in the open files.
     """
     if len(deleted) and deleted.type != keys_of(rows).type:

@@ -402,12 +402,6 @@ def united_log(file: ClosedFile, theirs: BinaryIO) -> ClosedFile | None:
 
     Compaction leaves a batch its offsets and takes records out of it: of two batches of the same
     offsets, that with the records of the other is taken.
-
-    Args:
-        file: Of batches; it stays as it is.
-
-    Returns:
-        What to store; its body is the caller's to close.
     """
     form = file.spec.open_format()
     assert isinstance(form, StoresBatches)  # noqa: S101  (it was written by one)

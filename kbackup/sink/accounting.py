@@ -495,11 +495,7 @@ class RunLedger:
             self._topics_changed = True
 
     def gap(self, where: TopicPartition, span: Span) -> None:
-        """Enter offsets that expired before they were backed up.
-
-        Raises:
-            StoreError: If it cannot be written.
-        """
+        """Enter offsets that expired before they were backed up."""
         row = ranged(GAP, where, span, self._run, self._clock.ms())
         self._stream(self._routes.topic(where.topic)).append(table([row], OBJECTS))
         self.note(where.topic)
@@ -515,9 +511,6 @@ class RunLedger:
         Args:
             at_end: Of the run: look at each topic that got a part; else only at those that got
                 many since they were folded.
-
-        Raises:
-            StoreError: If the store does not answer.
         """
         with self._lock:
             due = [name for name, count in self._entered.items() if at_end or count >= FOLD_AT]
@@ -610,11 +603,7 @@ class Opening:
         return {name: routes.topic(name) for name in plan.topics}
 
     def enter(self, plan: SinkPlan, cluster: Cluster) -> None:
-        """Enter topics into the ledger before anything is stored of them.
-
-        Raises:
-            StoreError: If it cannot be written.
-        """
+        """Enter topics into the ledger before anything is stored of them."""
         self._enter(plan, cluster, self._summary.facts["topic_settings"])
 
     def _enter(self, plan: SinkPlan, cluster: Cluster, found: Mapping[str, Event]) -> None:
@@ -623,12 +612,7 @@ class Opening:
         self._ledger.begin(plan, cluster, entry, wiring.reading(settings), found)
 
     def start(self, partitions: Iterable[SinkPartitionPlan], group: str, cluster: Cluster) -> None:
-        """Enter what has expired, and set the group to where the run begins.
-
-        Raises:
-            KafkaError: If the cluster does not answer.
-            StoreError: If the ledger cannot be written.
-        """
+        """Enter what has expired, and set the group to where the run begins."""
         positions = {}
         for at in partitions:
             for gap in self._news.expired(at):
@@ -643,10 +627,6 @@ class Opening:
         Args:
             empty_at: When they had not been there yet, in seconds since the epoch: all that was
                 written to them before is backed up.
-
-        Raises:
-            KafkaError: If the cluster does not answer.
-            StoreError: If the ledger cannot be written.
         """
         settings = topic_settings(plan, cluster.topic_config(plan.topics))
         self._enter(plan, cluster, settings)

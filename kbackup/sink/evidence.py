@@ -56,11 +56,7 @@ UNCONFIRMED: Final = Confirmation()
 def confirm(
     store: Store, layout: Layout, where: TopicPartition, position: Position, backup: str = ""
 ) -> Confirmation:
-    """Return what a position says, and whether the bucket agrees and nothing follows.
-
-    Raises:
-        StoreError: If the store does not answer.
-    """
+    """Return what a position says, and whether the bucket agrees and nothing follows."""
     last = SinkPosition.read(position.metadata)
     if last is None:
         return UNCONFIRMED
@@ -179,10 +175,6 @@ def gather(
         cut_records: How many records make a cut, by configuration.
         values: The extension of the objects that are going to be written, where they hold values
             alone.
-        backup: Its id; empty where it has none.
-
-    Raises:
-        StoreError: If the bucket cannot be asked.
     """
     search = _Search(store, layout, options, cut_records, values)
     with ThreadPoolExecutor(_THREADS) as pool, search.pool:

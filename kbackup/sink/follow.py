@@ -65,11 +65,7 @@ class ClusterWatch:
         self._cluster: Cluster | None = None
 
     def __call__(self, followed: Mapping[TopicPartition, TopicIdentity]) -> Look:
-        """Look at these partitions; a topic that does not answer keeps no other from it.
-
-        Raises:
-            KafkaError: If the cluster does not answer.
-        """
+        """Look at these partitions; a topic that does not answer keeps no other from it."""
         if not followed:
             return Look()
         try:
@@ -264,7 +260,6 @@ class Watch:
         Args:
             visit: Its report, which counts what the whole run has done.
             now: By the monotonic clock.
-            jitter: As `Pauses.aside` takes it.
         """
         mine = self.report
         if visit.reached > mine.reached:

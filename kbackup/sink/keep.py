@@ -115,7 +115,6 @@ def from_on(store: Store, layout: Layout, key: str) -> Iterator[tuple[StoredObje
 
     Raises:
         ObjectKeyError: If the layout has no such key.
-        StoreError: If the store does not answer.
     """
     first = layout.parse(key)
     if not layout.has_folders:
@@ -421,11 +420,7 @@ class UploadDates:
     _known: dict[int, str] | None = field(default=None, init=False)
 
     def of(self, start_offset: int) -> str:
-        """Return the date of the file that begins at *start_offset*.
-
-        Raises:
-            StoreError: If the bucket cannot be asked.
-        """
+        """Return the date of the file that begins at *start_offset*."""
         if self._known is None:
             self._known = self._stored()
         return self._known.get(start_offset) or self.layout.upload(self._now())
@@ -465,10 +460,6 @@ def keep_indexed(store: Store, file: ClosedFile, layout: Layout) -> Facts:
 
     Where the file replaces one with fewer records, its index follows: until then, the index that
     is there says of how many bytes it is, which shows that it is of the other one.
-
-    Raises:
-        TopicChangedError: As `keep` does.
-        StoreError: If the store refuses.
     """
     assert file.index is not None  # noqa: S101  (callers chose such files)
     is_there = _put_index(store, file.index, if_absent=True)
@@ -479,11 +470,7 @@ def keep_indexed(store: Store, file: ClosedFile, layout: Layout) -> Facts:
 
 
 def point(store: Store, layout: DatedLayout, where: TopicPartition, index: Index) -> None:
-    """Name *index* as the newest of its partition.
-
-    Raises:
-        StoreError: If the store refuses.
-    """
+    """Name *index* as the newest of its partition."""
     key = layout.pointer(where.topic, where.partition)
     _put_index(store, Index(key, index.key.encode()))
 
@@ -493,9 +480,6 @@ def pointed_to(store: Store, layout: DatedLayout, where: TopicPartition) -> int 
 
     None where there is no pointer, as before a first run, or it leads nowhere: then a warning
     says so.
-
-    Raises:
-        StoreError: If the store does not answer.
     """
     key = layout.pointer(where.topic, where.partition)
     try:

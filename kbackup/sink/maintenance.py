@@ -417,12 +417,8 @@ def prune(
         summary: Gets the counts, and of a dry run what aborting takes.
         older_than_s: How long ago an upload must have been begun.
 
-    Yields:
-        Each upload that is aborted, or would be.
-
     Raises:
         ConfigurationError: If the store has no such uploads.
-        StoreError: If the store refuses.
     """
     if not isinstance(store, Uploads):
         raise ConfigurationError(

@@ -347,7 +347,6 @@ def make_plan(
         ConfigurationError: If the configuration leaves out every topic, and none is waited for; or
             no topic has a partition that is asked for.
         KafkaError: If a topic does not exist, or the cluster does not answer.
-        StoreError: If the bucket cannot be asked.
     """
     available = _available(settings, cluster)
     if settings.dry_run or not settings.follow:
@@ -441,7 +440,6 @@ def topics_of_drills(settings: Settings, cluster: Cluster, store: Store) -> list
 
     Raises:
         CorruptObjectError: If what a drill has stored about them cannot be read.
-        StoreError: If the store does not answer.
     """
     # names of the cluster first: a drill stores its own before they are there
     maybe = [name for name in cluster.topic_names() if name.startswith(drills.PREFIX)]

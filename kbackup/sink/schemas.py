@@ -45,12 +45,7 @@ MOST: Final = 20
 
 
 def fits(schema: RegisteredSchema, bodies: pa.BinaryArray) -> bool:
-    """Whether all of *bodies* can be values of *schema*; of Protobuf nothing is known.
-
-    Args:
-        schema: What the registry has under the id.
-        bodies: What follows the id.
-    """
+    """Whether all of *bodies* can be values of *schema*; of Protobuf nothing is known."""
     some = bodies.slice(0, MOST)
     if schema.kind == AVRO:
         try:
@@ -137,10 +132,6 @@ class SchemaKeeper:
 
     def meet(self, where: TopicPartition, batch: pa.RecordBatch) -> None:
         """Store the schemas that records of *batch* name, as far as they are new.
-
-        Args:
-            where: The partition, as it is stored.
-            batch: ``records.SCHEMA``.
 
         Raises:
             StoreError: If one of them, or a note, cannot be stored.
@@ -286,11 +277,7 @@ def _is_of(use: SchemaUse, subject: str) -> bool:
 
 
 def holds(registry: Registry, samples: Samples, layout: Layout) -> bool:
-    """Whether a registry has what the backup has under the same ids.
-
-    Raises:
-        RegistryError: If it does not answer.
-    """
+    """Whether a registry has what the backup has under the same ids."""
     for use, keys in samples:
         found = registry.schema(use.id)
         if found is None or schemas.key_of(layout, use, found) not in keys:
@@ -375,9 +362,6 @@ def report(
     """Name the schemas that *topics*, as they are stored, still lack.
 
     The run exits 3 where the registry did not answer, and not where it does not have them.
-
-    Raises:
-        StoreError: If the store does not list them.
     """
     if not source.registries:
         return

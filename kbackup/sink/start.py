@@ -101,9 +101,6 @@ def untold_to(ledger: PartitionLedger, present: Container[str]) -> int | None:
     They are another tool's, in several directories; the first cut after them says where all of
     them have ended.  None where there are none.  That is no question of coverage: values that state
     their ends, but not their cut, are among them, for nothing shows that they would come again.
-
-    Args:
-        present: The keys of a listing that was made after the ledger was read.
     """
     foreign = _foreign(ledger)
     there = [one.first for one in foreign if one.key in present]
@@ -201,11 +198,9 @@ class Again:
         Args:
             records: From the new cut's first record to the one after its last.
             end: Where the cut ends: offsets without anything to store may follow its records.
-            keys: Of its objects of values.
 
         Raises:
             RefusedError: If they do not, and rows would be stored twice.
-            StoreError: If the store does not answer.
         """
         first = bisect_right(self.cuts, records.start_offset, key=lambda cut: cut.end)
         if first == len(self.cuts) or records.end_offset <= (cut := self.cuts[first]).start:
@@ -449,7 +444,6 @@ def count_inherited(
 
     Raises:
         CorruptObjectError: If one is damaged.
-        StoreError: If the store does not answer.
     """
     is_one = len({parts.encoded_partition for _, parts in objects}) == 1
     is_ahead = committed is None or committed <= objects[-1][1].start_offset

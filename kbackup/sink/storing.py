@@ -121,20 +121,12 @@ class Storing:
         self.writer.shutdown()
 
     def expect(self, wheres: Iterable[TopicPartition]) -> None:
-        """Ask for the positions of many partitions at once; `position` asks for any others.
-
-        Raises:
-            KafkaError: If the cluster does not say.
-        """
+        """Ask for the positions of many partitions at once; `position` asks for any others."""
         for where, found in self._positions.read_all(list(wheres)).items():
             self._note(where, found)
 
     def position(self, where: TopicPartition) -> Position | None:
-        """Return the position of a partition, as it was when it was asked for or committed here.
-
-        Raises:
-            KafkaError: If the cluster does not say.
-        """
+        """Return the position of a partition, as it was when it was asked for or committed here."""
         if where not in self._seen:
             self._ask(where)
         return self._seen[where][1]
@@ -145,7 +137,6 @@ class Storing:
         It is asked again only once a while has passed: that takes a run that slept.
 
         Raises:
-            KafkaError: If the cluster does not say.
             OffsetMovedError: If somebody has.
         """
         if self._clock.steady_s() - self._seen.get(where, (-inf, None))[0] >= AGAIN_S:
@@ -274,11 +265,7 @@ class Placing:
         self.again = Again(self.unit.where, self.unit.held)
 
     def dates(self, last_key: str | None) -> Callable[[int], str] | None:
-        """Return what gives files the dates of their upload, None where none have them.
-
-        Args:
-            last_key: The object that was stored last, None if there is none.
-        """
+        """Return what gives files the dates of their upload, None where none have them."""
         job = self.job
         if not isinstance(job.layout, DatedLayout):
             return None

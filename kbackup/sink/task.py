@@ -161,11 +161,7 @@ class SinkPartitionTask:
         self.finish()
 
     def begin(self, stores: Storing) -> None:
-        """Back the unit up: all is committed when this returns but the last file set.
-
-        Raises:
-            KbackupError: What kept it from its end; *report* shows how far it got.
-        """
+        """Back the unit up: all is committed when this returns but the last file set."""
         job, unit = self.job, self.unit
         position = stores.position(unit.where)
         self.report = resumed(self.report, job, unit, self.clients.store, position)

@@ -167,9 +167,6 @@ def archive_classes(settings: EngineSettings, task: Task[Report], stop: threadin
     Args:
         stop: When set, the JVM is ended at once, and nothing is left of it.
 
-    Returns:
-        Where it is.
-
     Raises:
         SparkError: If Spark does not start, or its Java cannot make one.
         StoppedError: If it was stopped.

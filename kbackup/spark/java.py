@@ -115,12 +115,7 @@ _SPARK_MIB: Final = 1
 
 
 def not_started(why: str, printed: str) -> KbackupError:
-    """Return why Spark did not start.
-
-    Args:
-        why: What the caller saw, such as the JVM's exit code.
-        printed: All that Spark and the JVM printed.
-    """
+    """Return why Spark did not start."""
     if _is_full(printed) or _is_full(why):
         return no_space()
     lines = [line for line in printed.strip().splitlines() if not _HARMLESS.match(line)]
@@ -408,11 +403,7 @@ def java_options(archive: Path | None) -> list[str]:
 def direct_command(
     settings: EngineSettings, conf: Mapping[str, str], archive: Path | None
 ) -> list[str] | None:
-    """Return the command that starts Spark's JVM, None where Spark's scripts have to make it.
-
-    Args:
-        settings: Their master is a local one, or None is returned.
-    """
+    """Return the command that starts Spark's JVM, None where Spark's scripts have to make it."""
     if settings.jvm is None or not settings.is_local:
         return None
     if any(os.environ.get(name) for name in _SCRIPTS_NEEDED_BY):
