@@ -47,7 +47,6 @@ SPOOL_BYTES: Final = 32 * 2**20
 """What a file that is being written may hold in memory; a sink's task has one filling and one being
 stored."""
 
-
 _scrambles: bool = False
 
 

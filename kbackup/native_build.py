@@ -60,7 +60,6 @@ _FLAGS: Final = (
 GLIBC: Final = "2.17"
 """What zig's builds run with: every Linux since 2014."""
 
-
 COMMIT: Final = Path(__file__).with_name("commit.txt")
 """In a wheel: the commit that it was built from."""
 

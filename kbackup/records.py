@@ -35,7 +35,6 @@ SCHEMA: Final = pa.schema(
 RECORD_OVERHEAD: Final = 24
 """Bytes a record counts for besides its key, value and headers: offset, timestamp, lengths."""
 
-
 NO_TIMESTAMP: Final = -1
 """Kafka's timestamp of a record that has none."""
 
@@ -491,10 +490,8 @@ def rest_of(
 
 Item = TypeVar("Item")
 
-
 DEPTH: Final = 2
 """Items read ahead: what this adds to memory, beside the one the thread has in hand."""
-
 
 _LOOK_S: Final = 0.1
 

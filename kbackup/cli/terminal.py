@@ -259,7 +259,6 @@ _CREDENTIALS: Final = (
 )
 """What signed requests and URLs with a password look like; the first group may be seen."""
 
-
 T = TypeVar("T")
 
 

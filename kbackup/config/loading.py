@@ -51,7 +51,6 @@ _FAMILIES: Final[tuple[Callable[[str], bool], ...]] = (
 )
 """Properties that belong together: if one is refused, the others are not mentioned."""
 
-
 _FOLLOW: Final = "follow"
 _ONCE: Final = frozenset({"restore", "copy"})
 """A restore and a copy take it only from their own command line: the configuration file is often

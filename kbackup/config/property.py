@@ -259,7 +259,6 @@ def read_limit(value: object) -> int:
 
 _DATE: Final = re.compile(r"\d{4}-?\d\d-?\d\d", re.ASCII)
 
-
 _YEAR_1_MS: Final = -62_135_596_800_000
 
 _YEAR_9999_MS: Final = 253_402_300_799_999

@@ -421,7 +421,6 @@ def _misfits(named: NamedPlugins, given: Mapping[str, Value]) -> Iterator[Config
 
 _NAMED_BY: Final = {"stores": "store.url", "formats": "format.class"}
 
-
 _NAMING: Final = frozenset(attribute.replace("_", ".") for _, attribute in CHOICES)
 """The properties that name plugins."""
 

@@ -41,7 +41,6 @@ _LITERAL: Final = re.compile(
 )
 """Properties of others in which dollar signs and brackets have their own meaning."""
 
-
 _KAFKA: Final = "org.apache.kafka.common.config.provider"
 _AWS: Final = "com.amazonaws.kafka.config.providers"
 _CLASSES: Final = {

@@ -426,7 +426,6 @@ class Affix:
 NO_AFFIX: Final = Affix()
 """Directories stay as the partitioner gives them."""
 
-
 TIME: Final = "time"
 """Column of times, which a partitioner sees beside `fields.DECODED` and ``records.SCHEMA``."""
 _UNUSABLE: Final = (

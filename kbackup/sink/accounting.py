@@ -52,7 +52,6 @@ _CONFIG: Final = (
 )
 """Topic settings that a run record keeps, for a restore to look at."""
 
-
 _FOR_GOOD: Final = frozenset({TopicChangedError.code, TopicDeletedError.code})
 """Codes of failures that a retry cannot fix."""
 

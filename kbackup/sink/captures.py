@@ -32,7 +32,6 @@ from kbackup.stores import Store
 
 _log: Final = logging.getLogger(__name__)
 
-
 CAPTURE_S: Final = 60.0
 """Seconds between two captures of a run that follows."""
 

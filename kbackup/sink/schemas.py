@@ -79,7 +79,6 @@ STRANGERS_MOST: Final = 20
 begins with a zero there is something else.  A part of which a schema is known has fifty times as
 many."""
 
-
 Samples = tuple[tuple[SchemaUse, tuple[str, ...]], ...]
 """Schemas, each with the objects that hold it."""
 

@@ -364,8 +364,5 @@ class NotBegun:
 
 R = TypeVar("R", bound=Report)
 
-
 Task = Callable[[Sequence[Any], Line], Iterator[R]]
-
-
 """A module's function, from units and the line to the driver to a report for each unit."""

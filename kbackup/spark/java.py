@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 DEFAULT_MASTER: Final = "local[*,4]"
-
-
 """All cores, a task tried up to four times: plain ``local[*]`` never retries."""
 
 
@@ -51,8 +49,6 @@ class Jvm:
 
 
 FindJvm = Callable[[], Jvm]
-
-
 """Finds a Java, called only when Spark is needed: it takes a moment."""
 
 
@@ -90,27 +86,17 @@ class EngineSettings:
 
 _LONGEST: Final = 500
 
-
 _HARMLESS: Final = re.compile(
     r"WARNING: |Picked up \w+: |Using Spark's|Setting default log |\[[\d.]+s\]\[\w+ *\]\[(aot|cds)"
 )
-
-
 """How lines begin that a JVM prints whether it starts or dies."""
 
-
 _HEADING: Final = "Error occurred during initialization of VM"
-
-
 """What a JVM prints above its reason."""
-
 
 _FULL: Final = ("No space left on device", "Disk quota exceeded", "File too large")
 
-
 _SPARK_MIB: Final = 1
-
-
 """What Spark itself puts into TMPDIR; tasks need room for the files that they fill."""
 
 

@@ -101,7 +101,6 @@ _CRASH: Final = "A fatal error has been detected by the Java Runtime"
 _JVM_EXIT_S: Final = 180.0
 """The JVM ends within a second, or within a minute of CPU time when it makes an archive."""
 
-
 _LOCAL_DIRS: Final = ("SPARK_LOCAL_DIRS", "LOCAL_DIRS", "MESOS_SANDBOX")
 """Variables that send Spark's files elsewhere than to the folder that is removed with its JVM."""
 

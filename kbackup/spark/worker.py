@@ -41,7 +41,6 @@ _USED_BY_TASKS: Final = (
 )
 """What nearly every task imports; the run names the modules of its own plugins beside them."""
 
-
 _AHEAD: Final = "import_ahead"
 """The function of a plugin's module that loads what importing it alone leaves for later."""
 
