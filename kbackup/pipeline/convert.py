@@ -126,31 +126,22 @@ class Compatibility(StrEnum):
     FULL = "FULL"
 
 
-class Verdict(StrEnum):
-    """What is done with a record."""
-
-    APPEND = "append"
-    PROJECT = "project"  # brought under the file's schema, then appended
-    ROTATE = "rotate"  # the files are closed first
-
-
 def needs_version(mode: Compatibility, schema: Schema | None) -> bool:
     """Whether a record is bad because its schema has no version, and *mode* compares versions."""
     return mode is not Compatibility.NONE and schema is not None and schema.version is None
 
 
-def judge(mode: Compatibility, file: Schema | None, record: Schema | None) -> Verdict:
-    """Decide about a record under *record* when the open file is under *file*; None is without.
+def joins(mode: Compatibility, file: Schema | None, record: Schema | None) -> bool:
+    """Whether a record under *record* goes into the open file under *file*; None is without.
 
     Neither may lack a version where `needs_version` asks for one.
     """
     if file == record:
-        return Verdict.APPEND
+        return True
     if file is None or record is None or mode is Compatibility.NONE or not _takes(file, record):
-        return Verdict.ROTATE
+        return False
     has, gets = file.version or 0, record.version or 0
-    rotates = gets < has if mode is Compatibility.FORWARD else gets > has
-    return Verdict.ROTATE if rotates else Verdict.PROJECT
+    return gets >= has if mode is Compatibility.FORWARD else gets <= has
 
 
 def brought_under(file: Schema | None, values: pa.Array, record: Schema | None) -> pa.Array | None:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from kbackup.batches import APPEND_TIME, DELETE_HORIZON, Batches
 from kbackup.java import joda
 from kbackup.java.joda import DAY_MS
-from kbackup.pipeline.convert import Compatibility, Verdict, judge
+from kbackup.pipeline.convert import Compatibility, joins
 from kbackup.pipeline.rows import NO_TOMBSTONES, Rows, go_to, keys_of, room_beside_tombstones
 from kbackup.records import NO_TIMESTAMP, Schema, Span, batch_bytes, record_bytes
 
@@ -294,7 +294,7 @@ def _fit(
 ) -> bool:
     if file[:-1] != rows[:-1]:
         return False
-    return not has_values or judge(rule.compatibility, file[-1], rows[-1]) is not Verdict.ROTATE
+    return not has_values or joins(rule.compatibility, file[-1], rows[-1])
 
 
 def _directories(rows: Rows) -> list[str]:

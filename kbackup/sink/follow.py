@@ -27,7 +27,7 @@ from kbackup.errors import (
     counted,
 )
 from kbackup.events import Event, Warned
-from kbackup.kafka import PATIENCE_S, Cluster, Connection, LogStartMovedError
+from kbackup.kafka import PATIENCE_S, Cluster, LogStartMovedError
 from kbackup.records import Span, TopicIdentity, TopicPartition, joined, without
 from kbackup.runs.following import Aside, Pauses, turns
 from kbackup.runs.report import GAPS_MOST, SPANS_MOST, HeldUp, OfSink, PartitionReport
@@ -57,26 +57,8 @@ class Look:
     silent: Mapping[TopicPartition, KbackupError] = field(default_factory=dict)
 
 
-class ClusterWatch:
-    """Examines the cluster repeatedly, with one client as long as it answers."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._cluster: Cluster | None = None
-
-    def __call__(self, followed: Mapping[TopicPartition, TopicIdentity]) -> Look:
-        """Look at these partitions; a topic that does not answer keeps no other from it."""
-        if not followed:
-            return Look()
-        try:
-            self._cluster = self._cluster or self._connection.cluster()
-            return _look(self._cluster, followed)
-        except KafkaError:
-            self._cluster = None  # its client may keep asking a broker that was restarted
-            raise
-
-
 def _look(cluster: Cluster, followed: Mapping[TopicPartition, TopicIdentity]) -> Look:
+    """Look at these partitions; a topic that does not answer keeps no other from it."""
     ids = {where.topic: identity.topic_id for where, identity in followed.items()}
     failures: dict[str, KafkaError] = {}
     topics = cluster.topics(ids, failures)
@@ -416,7 +398,7 @@ class FollowedPartitions:
     idle_s: float | None
     line: Line
     watches: dict[TopicPartition, Watch] = field(default_factory=dict)
-    _look: ClusterWatch = field(init=False)
+    _cluster: Cluster | None = None  # one client as long as it answers
     _clients: TaskClients | None = None
     _before: Look = field(default_factory=Look)
     _told: float = 0.0
@@ -424,7 +406,6 @@ class FollowedPartitions:
     _scheduled: set[TopicPartition] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._look = ClusterWatch(self.job.kafka)
         for unit in self.share.units:
             self._adopt(unit)
 
@@ -476,6 +457,16 @@ class FollowedPartitions:
             self._told = self.job.clock.steady_s()
             for watch in self.watches.values():
                 self._report(watch)
+
+    def _look(self, followed: Mapping[TopicPartition, TopicIdentity]) -> Look:
+        if not followed:
+            return Look()
+        try:
+            self._cluster = self._cluster or self.job.kafka.cluster()
+            return _look(self._cluster, followed)
+        except KafkaError:
+            self._cluster = None  # its client may keep asking a broker that was restarted
+            raise
 
     def close(self) -> None:
         """Leave the cluster."""
