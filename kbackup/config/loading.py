@@ -226,7 +226,7 @@ class ConfigValidator:
         elif "sink" in self.sides:
             keys = usable.get("store.kafka.keys")
             has_keys = keys is not None and keys.text.lower() == "true"
-            steps = transforms.steps(usable, transforms.FilesWritten(found.view, has_keys))
+            steps = transforms.steps(usable, found.view, has_keys=has_keys)
         else:
             return ()
         if steps.steps and "sink" in self.sides and found.stores_batches:

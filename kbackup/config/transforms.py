@@ -12,8 +12,8 @@ For a restore that is the name of the target, for a sink the name under which it
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from kbackup import plugins
 from kbackup.config.issues import ConfigIssue, Value, error, warning
@@ -32,24 +32,14 @@ _OWN: Final = ("type", "predicate", "negate")
 """Properties of a transform that are not options of its class."""
 
 
-class Steps(NamedTuple):
-    """Transforms in order, with errors and warnings about them."""
+T = TypeVar("T", Step, Rename)
 
-    steps: tuple[Step, ...]
+
+class Steps(NamedTuple, Generic[T]):
+    """Transforms, or renamings, in order, with errors and warnings about them."""
+
+    steps: tuple[T, ...]
     issues: list[ConfigIssue]
-
-
-@dataclass(frozen=True, slots=True)
-class FilesWritten:
-    """What is known of the files that records are written to.
-
-    Attributes:
-        view: "record" or "value".
-        has_keys: Whether keys are stored, and so converted.
-    """
-
-    view: str
-    has_keys: bool
 
 
 def is_transform(name: str) -> bool:
@@ -57,20 +47,25 @@ def is_transform(name: str) -> bool:
     return name in ("transforms", "predicates") or name.startswith(("transforms.", "predicates."))
 
 
-def steps(given: Mapping[str, Value], known: FilesWritten) -> Steps:
-    """Return the transforms of a sink, including its routing; none if it only routes."""
+def steps(given: Mapping[str, Value], view: str, *, has_keys: bool) -> Steps[Step]:
+    """Return the transforms of a sink, including its routing; none if it only routes.
+
+    Args:
+        view: "record" or "value", which its files hold.
+        has_keys: Whether keys are stored, and so converted.
+    """
     issues = [*_repeated(given), *_unlisted(given)]
     found = []
     for alias in listed(given):
         try:
             step = _opened(alias, given, issues)
-            _check_reads(step, given, known)
+            _check_reads(step, given, view)
             _check_topic(step, given)
         except _RefusedError as refusal:
             if not _routes(alias, given):  # else `router` says so
                 issues.append(refusal.issue)
         else:
-            if step.side == "key" and not known.has_keys:
+            if step.side == "key" and not has_keys:
                 why = "keys are not stored, so it would have no effect"
                 name = f"transforms.{alias}.type"
                 issues.append(warning("no_effect", name, given[name], why))
@@ -79,7 +74,7 @@ def steps(given: Mapping[str, Value], known: FilesWritten) -> Steps:
     return Steps(_beyond_routing(found), issues)
 
 
-def restore_steps(given: Mapping[str, Value], converters: frozenset[str]) -> Steps:
+def restore_steps(given: Mapping[str, Value], converters: frozenset[str]) -> Steps[Step]:
     """Return the transforms of a restore, including the renaming; none if it only renames.
 
     Args:
@@ -234,10 +229,10 @@ def _problem(problem: ConfigurationError, prefix: str, given: Mapping[str, Value
     return error("transform", name, given.get(name), why, problem.do)
 
 
-def _check_reads(step: Step, given: Mapping[str, Value], known: FilesWritten) -> None:
+def _check_reads(step: Step, given: Mapping[str, Value], view: str) -> None:
     """Refuse a transform of what is not converted."""
     name = f"transforms.{step.alias}.type"
-    if known.view == "record" and step.reads:
+    if view == "record" and step.reads:
         parts = " and ".join(sorted(step.reads))
         why = f"it changes the {parts}, and full records keep their bytes as they are"
         do = "set format.class, which stores converted values, or remove it from transforms"
@@ -299,14 +294,7 @@ def _routes(alias: str, given: Mapping[str, Value]) -> bool:
     return kind is not None and is_router(kind)
 
 
-class Renaming(NamedTuple):
-    """Steps in order, with errors and warnings about them."""
-
-    steps: tuple[Rename, ...]
-    issues: list[ConfigIssue]
-
-
-def renaming_of(given: Mapping[str, Value]) -> Renaming:
+def renaming_of(given: Mapping[str, Value]) -> Steps[Rename]:
     """Return the renaming that *given* asks for.
 
     Args:
@@ -317,7 +305,7 @@ def renaming_of(given: Mapping[str, Value]) -> Renaming:
     prefix = given.get("rename.prefix")
     if rename is not None and prefix is not None:
         why, do = "rename is set too, and each gives the new name", "leave out one of them"
-        return Renaming((), [error("rename", "rename.prefix", prefix, why, do)])
+        return Steps((), [error("rename", "rename.prefix", prefix, why, do)])
     if prefix is not None:
         rename = replace(prefix, value=f"{prefix.text}$0")
     if rename is not None:
@@ -330,34 +318,34 @@ def renaming_of(given: Mapping[str, Value]) -> Renaming:
         return step
     if regex is not None:
         why = "it selects topics, but rename, which gives the new name, is not set"
-        return Renaming((), [error("rename", "rename.regex", regex, why, "add --rename")])
+        return Steps((), [error("rename", "rename.regex", regex, why, "add --rename")])
     parts = [_named(name, given) for name in listed(given)]
-    return Renaming(
+    return Steps(
         tuple(step for part in parts for step in part.steps),
         [issue for part in parts for issue in part.issues],
     )
 
 
-def _named(name: str, given: Mapping[str, Value]) -> Renaming:
+def _named(name: str, given: Mapping[str, Value]) -> Steps[Rename]:
     kind = given.get(f"transforms.{name}.type")
     if kind is None:
         why = f"transforms names {name}, but its type is not set"
-        return Renaming((), [error("transform", f"transforms.{name}.type", None, why, "add it")])
+        return Steps((), [error("transform", f"transforms.{name}.type", None, why, "add it")])
     if not is_router(kind):
-        return Renaming((), [])  # no renaming: `restore_steps`
+        return Steps((), [])  # no renaming: `restore_steps`
     if f"transforms.{name}.predicate" in given:
         why = "a topic has one name for all its records, so a predicate cannot choose it"
         named = f"transforms.{name}.predicate"
-        return Renaming((), [error("transform", named, given[named], why, "remove it")])
+        return Steps((), [error("transform", named, given[named], why, "remove it")])
     replacement = given.get(f"transforms.{name}.replacement")
     regex = given.get(f"transforms.{name}.regex")
     if replacement is None or regex is None:
         why = "RegexRouter needs regex and replacement"
-        return Renaming((), [error("transform", f"transforms.{name}", None, why, "add both")])
+        return Steps((), [error("transform", f"transforms.{name}", None, why, "add both")])
     return _step(replacement, regex, f"transforms.{name}.replacement")
 
 
-def _step(replacement: Value, regex: Value | None, name: str) -> Renaming:
+def _step(replacement: Value, regex: Value | None, name: str) -> Steps[Rename]:
     try:
         if regex is None:
             step = Rename(replacement=replacement.text)
@@ -365,5 +353,5 @@ def _step(replacement: Value, regex: Value | None, name: str) -> Renaming:
             step = Rename(regex=regex.text, replacement=replacement.text)
     except ConfigurationError as problem:
         why = f"{problem.what}: {problem.why}"
-        return Renaming((), [error("rename", name, replacement, why, problem.do)])
-    return Renaming((step,), [])
+        return Steps((), [error("rename", name, replacement, why, problem.do)])
+    return Steps((step,), [])

@@ -5,7 +5,7 @@ import pytest
 from kbackup.config import transforms
 from kbackup.config.issues import Origin, Value
 from kbackup.config.loading import Command
-from kbackup.config.transforms import FilesWritten, steps
+from kbackup.config.transforms import steps
 from kbackup.naming.renaming import rename
 from kbackup.plugins import Step
 from tests.support.configurations import Write, errors, load
@@ -97,12 +97,11 @@ INSERT = {
     "transforms.text.target.type": "string",
     "transforms.text.format": "yyyy-MM-dd",
 }
-VALUES = FilesWritten("value", has_keys=False)
 
 
 def test_a_sinks_transforms_are_steps_in_their_order() -> None:
     """A chain is what the file says: class, side and options of each."""
-    found = steps(_given(INSERT), VALUES)
+    found = steps(_given(INSERT), "value", has_keys=False)
 
     assert [] == found.issues
     assert (
@@ -163,7 +162,7 @@ def test_what_a_sink_cannot_do_is_refused_by_name(
     more: dict[str, str], name: str, why: str
 ) -> None:
     """A record is never stored otherwise than its configuration says."""
-    found = steps(_given(INSERT | more), VALUES)
+    found = steps(_given(INSERT | more), "value", has_keys=False)
     errors = [issue for issue in found.issues if issue.level == "error"]
 
     assert [name] == [issue.name for issue in errors]
@@ -172,7 +171,7 @@ def test_what_a_sink_cannot_do_is_refused_by_name(
 
 def test_full_records_refuse_what_changes_a_value() -> None:
     """Their bytes are kept as they are, and are not converted."""
-    found = steps(_given(INSERT), FilesWritten("record", has_keys=True))
+    found = steps(_given(INSERT), "record", has_keys=True)
 
     assert ["transforms.at.type", "transforms.text.type"] == [d.name for d in found.issues]
     assert all("full records keep their bytes" in issue.why for issue in found.issues)
@@ -181,7 +180,7 @@ def test_full_records_refuse_what_changes_a_value() -> None:
 def test_a_transform_of_keys_that_are_not_stored_is_left_out() -> None:
     """A transform of keys that are not stored is left out, with a warning."""
     kind = "org.apache.kafka.connect.transforms.InsertField$Key"
-    found = steps(_given(INSERT | {"transforms.at.type": kind}), VALUES)
+    found = steps(_given(INSERT | {"transforms.at.type": kind}), "value", has_keys=False)
 
     assert ["text"] == [step.alias for step in found.steps]
     assert [("warning", "transforms.at.type")] == [(d.level, d.name) for d in found.issues]
@@ -189,7 +188,7 @@ def test_a_transform_of_keys_that_are_not_stored_is_left_out() -> None:
 
 def test_a_transform_that_is_not_listed_is_said() -> None:
     """A transform that is described, and missing from the list, is reported."""
-    found = steps(_given({"transforms.at.type": TYPE}), VALUES)
+    found = steps(_given({"transforms.at.type": TYPE}), "value", has_keys=False)
 
     assert [("warning", "transforms.at.type")] == [(d.level, d.name) for d in found.issues]
     assert () == found.steps
@@ -197,7 +196,7 @@ def test_a_transform_that_is_not_listed_is_said() -> None:
 
 def test_an_option_that_a_transform_does_not_have_is_said() -> None:
     """An option that a transform does not have is reported; Kafka ignores it silently."""
-    found = steps(_given(INSERT | {"transforms.at.timestamp.feild": "x"}), VALUES)
+    found = steps(_given(INSERT | {"transforms.at.timestamp.feild": "x"}), "value", has_keys=False)
 
     assert [("warning", "transforms.at.timestamp.feild")] == [
         (d.level, d.name) for d in found.issues
@@ -329,7 +328,7 @@ BY_DAY = {
 
 def test_a_topic_for_each_record_is_chosen_by_a_restore_alone() -> None:
     """A sink stores the offsets of a partition under one name, and says where to choose another."""
-    found = steps(_given(BY_DAY), FilesWritten("value", has_keys=True))
+    found = steps(_given(BY_DAY), "value", has_keys=True)
 
     assert ((), ["transforms.day.type"]) == (found.steps, [each.name for each in found.issues])
     assert "give it to the restore" in found.issues[0].do
