@@ -25,9 +25,8 @@ from kbackup.partitioners.time_based import Buckets, TimeBasedPartitioner
 from kbackup.pipeline.convert import (
     Compatibility,
     Conversion,
-    Verdict,
     convert,
-    judge,
+    joins,
     needs_version,
     route,
 )
@@ -78,7 +77,6 @@ __all__ = [
     "StoreSettings",
     "TimeBasedPartitioner",
     "TopicPartition",
-    "Verdict",
     "View",
     "config",
     "convert",
@@ -92,7 +90,7 @@ __all__ = [
     "formats",
     "jackson",
     "joda",
-    "judge",
+    "joins",
     "listing",
     "loading",
     "needs_version",
