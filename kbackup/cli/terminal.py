@@ -50,7 +50,11 @@ def size(count: int | None, space: str = " ") -> str:
     """Return a number of bytes in the unit that leaves one to four digits: ``1.2 GiB``."""
     if count is None:
         return UNKNOWN
-    return _scaled(count, 1024, _UNITS, space)
+    value, power = float(count), 0
+    while value >= 1023.5 and power < len(_UNITS) - 1:
+        value, power = value / 1024, power + 1
+    shown = f"{value:.1f}" if power and value < 9.95 else f"{value:.0f}"
+    return f"{shown}{space}{_UNITS[power]}"
 
 
 def rate(per_second: float) -> str:
@@ -75,14 +79,6 @@ def duration(seconds: float | None) -> str:
 def count(number: int | None, noun: str) -> str:
     """Return *number* with its noun, in the plural where it is not one: ``2 objects``."""
     return f"{digits(number)} {form(number, noun)}"
-
-
-def _scaled(count: int, step: int, units: tuple[str, ...], space: str) -> str:
-    value, power = float(count), 0
-    while value >= step - 0.5 and power < len(units) - 1:
-        value, power = value / step, power + 1
-    shown = f"{value:.1f}" if power and value < 9.95 else f"{value:.0f}"
-    return f"{shown}{space}{units[power]}"
 
 
 def escape(text: str) -> str:

@@ -16,7 +16,7 @@ or Kafka; the result is not resolved again.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -318,13 +318,17 @@ def merge(
             continue
         read = {} if given.folder is None else providers
         _check_left_over(merged, name, given, read)
-        if has_reference(given.text, read):
-            _resolve(
-                merged,
-                name,
-                given,
-                lambda text, at: resolve_references(text, environ, at, providers, asked),
-            )
+        if not has_reference(given.text, read):
+            continue
+        try:
+            folder = given.folder or Path()
+            text = resolve_references(str(given.value), environ, folder, providers, asked)
+        except ConfigurationError as problem:
+            why = f"{problem.what} cannot be resolved: {problem.why}"
+            do = problem.do or "set it, or write the value itself"
+            merged.issues.append(error("placeholder", name, given, why, do))
+        else:
+            merged.values[name] = Value(text, given.origin)
     return merged
 
 
@@ -473,22 +477,6 @@ def _providers(merged: Merged) -> tuple[Mapping[str, str], Mapping[str, Mapping[
         why = "accepted, but without effect here"
         merged.issues.append(ConfigIssue("warning", "no_effect", names, "", names, why))
     return found, places
-
-
-def _resolve(
-    merged: Merged,
-    name: str,
-    given: Value,
-    resolved: Callable[[str, Path], str],
-) -> None:
-    try:
-        text = resolved(str(given.value), given.folder or Path())
-    except ConfigurationError as problem:
-        why = f"{problem.what} cannot be resolved: {problem.why}"
-        do = problem.do or "set it, or write the value itself"
-        merged.issues.append(error("placeholder", name, given, why, do))
-    else:
-        merged.values[name] = Value(text, given.origin)
 
 
 def _check_left_over(merged: Merged, name: str, given: Value, providers: Mapping[str, str]) -> None:

@@ -138,7 +138,7 @@ class Open:
             self,
             records=self.records + len(rows),
             bytes=self.bytes + size,
-            base_time=_first_time(rows) if base is None else base,
+            base_time=_earliest(rows.times) if base is None else base,
             last_directory=rows.directories[-1].as_py(),  # type: ignore[index]
             last_offset=rows.last_offset,
             schemas=schemas,
@@ -216,7 +216,7 @@ def by_span(state: Open, rows: Rows, rule: Rule) -> int | None:
     """Room before the first record that is the span, or more, later than the first one."""
     if rule.span_ms is None:
         return None
-    base = _first_time(rows) if state.base_time is None else state.base_time
+    base = _earliest(rows.times) if state.base_time is None else state.base_time
     if base is None:
         return None
     latest = pc.max(rows.times).as_py()
@@ -314,17 +314,6 @@ def _first_in(rows: Rows, directories: list[str]) -> int | None:
     is_there = wanted.take(rows.directories.indices)
     at: int = pc.index(is_there, True).as_py()
     return at
-
-
-def _first_time(rows: Rows) -> int | None:
-    times = rows.times
-    if not len(rows):
-        return None
-    assert times is not None  # noqa: S101
-    first: int | None = times[0].as_py()
-    if first is None and times.null_count < len(times):
-        first = times[pc.index(times.is_valid(), True).as_py()].as_py()
-    return first
 
 
 Item = TypeVar("Item")
@@ -514,7 +503,8 @@ def _times(batches: Batches) -> pa.Int64Array:
 
 
 def _earliest(times: pa.Int64Array) -> int | None:
-    found = times.drop_null()
+    """Return the first time that there is."""
+    found = times.drop_null() if times.null_count else times
     return found[0].as_py() if len(found) else None
 
 
