@@ -285,10 +285,10 @@ def is_slip_in_family(name: str, given: Mapping[str, Value]) -> bool:
     return bool(near) and rest not in _CONFLUENTS and is_slip(name)
 
 
+@cache
 def _likest(name: str) -> tuple[str, float]:
     """Return the known name that is most like *name*, and how much it is: 1 is equal."""
-    text = name[:_SUGGESTIONS_MAX]
-    (best,) = difflib.get_close_matches(text, _all(), 1, 0.0)
+    (best,) = difflib.get_close_matches(text := name[:_SUGGESTIONS_MAX], _all(), 1, 0.0)
     return best, difflib.SequenceMatcher(None, text, best).ratio()
 
 
