@@ -25,7 +25,7 @@ from kbackup.events import Event, to_json
 from kbackup.formats import FormatOptions
 from kbackup.formats.log import LogFormat
 from kbackup.inspect.ddl import statements
-from kbackup.inspect.query import answered, check_reads, needed
+from kbackup.inspect.query import answered, ask, check_reads, needed
 from kbackup.inspect.source import BackupSource
 from kbackup.kafka import (
     Acl,
@@ -121,6 +121,7 @@ __all__ = [
     "Type",
     "Writer",
     "answered",
+    "ask",
     "check_reads",
     "compare_topics",
     "config",

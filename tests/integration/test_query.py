@@ -1,6 +1,5 @@
 """A backup asked in SQL, by the command and from a Spark session."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,9 @@ from tests.integration.product import (
     ConfigurationError,
     DatedLayout,
     EngineSettings,
+    KbackupError,
     answered,
+    ask,
     check_reads,
     find_jvm,
     loading,
@@ -37,32 +38,46 @@ def spark(class_archive: None) -> Iterator[Any]:
         yield begun()
 
 
-def test_a_query_opens_only_what_its_conditions_leave(kbackup: Kbackup, tmp_path: Path) -> None:
-    """Damage that a query does not need changes nothing, else it is exit 7; capitals matter."""
+@pytest.fixture
+def damaged(tmp_path: Path) -> str:
+    """Two topics whose names differ by capitals; the key of an object, which is cut short."""
     backup = Backup.in_folder(tmp_path)
-    damaged, _ = backup.put("orders.eu", 0, range(10), range(10, 30))
+    key, _ = backup.put("orders.eu", 0, range(10), range(10, 30))
     backup.put("orders.eu", 1, range(5))
     backup.put("Orders.eu", 0, range(3))
-    body = (tmp_path / damaged).read_bytes()
-    (tmp_path / damaged).write_bytes(body[: len(body) // 2])
-    asked = "select partition, count(*) n, max(cast(value as string)) top from `orders.eu`"
-    place = ("--store-url", f"file://{tmp_path}")
+    body = (tmp_path / key).read_bytes()
+    (tmp_path / key).write_bytes(body[: len(body) // 2])
+    return key
 
-    whole = kbackup(
-        "restore", "query", f"{asked} where offset >= 12 or partition = 1 group by 1 order by 1",
-        *place, "--json",
-    )  # fmt: skip
-    narrow = kbackup(
-        "restore", "query",
-        f"{asked} where offset >= 12 and (select count(*) from `Orders.eu`) = 3 group by 1",
-        *place, "--json",
-    )  # fmt: skip
 
-    assert 7 == whole.code
-    assert damaged in "".join(whole.stderr.split())  # a long path is folded
-    assert 0 == narrow.code, narrow.stderr
-    (row,) = [row for row in map(json.loads, narrow.stdout.splitlines()) if "n" in row]
-    assert {"partition": 0, "n": 18, "top": '{"n":29}'} == row
+ASKED = "select partition, count(*) n, max(cast(value as string)) top from `orders.eu`"
+WHOLE = f"{ASKED} where offset >= 12 or partition = 1 group by 1 order by 1"
+
+
+def test_a_query_opens_only_what_its_conditions_leave(
+    spark: Any, tmp_path: Path, damaged: str
+) -> None:
+    """Damage that a query does not need changes nothing, else it is exit 7; capitals matter."""
+    found = found_in(Backup.in_folder(tmp_path))
+    narrow = f"{ASKED} where offset >= 12 and (select count(*) from `Orders.eu`) = 3 group by 1"
+
+    with pytest.raises(KbackupError) as whole:
+        ask(WHOLE, found, EngineSettings(), spark.newSession)
+    rows = ask(narrow, found, EngineSettings(), spark.newSession).rows
+
+    assert (7, True) == (whole.value.exit_code, damaged in whole.value.what)
+    assert [{"partition": 0, "n": 18, "top": '{"n":29}'}] == rows.to_pylist()
+
+
+@pytest.mark.nightly
+def test_a_query_of_a_damaged_object_is_exit_7(
+    kbackup: Kbackup, tmp_path: Path, damaged: str
+) -> None:
+    """The command names the object; in the gate it answers a query in `test_log`."""
+    result = kbackup("restore", "query", WHOLE, "--store-url", f"file://{tmp_path}", "--json")
+
+    assert 7 == result.code
+    assert damaged in "".join(result.stderr.split())  # a long path is folded
 
 
 @pytest.mark.nightly
