@@ -5,6 +5,7 @@ import shlex
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from threading import Event, Thread
 from typing import Any, Final
@@ -51,10 +52,12 @@ def read_all(
             "bootstrap.servers": cluster.servers, "group.id": group or "nobody",
             "enable.auto.commit": False, "enable.partition.eof": True,
             "isolation.level": "read_committed", "auto.offset.reset": "error",
+            "fetch.queue.backoff.ms": 10, "fetch.wait.max.ms": 10,
         }
     )  # fmt: skip
     found = []
     at = At(topic, partition, 0)
+    consumer.list_topics(topic, timeout=30)  # else it looks for the leader in half a second
     consumer.assign(consumer.committed([at], timeout=30) if group else [at])
     while (message := consumer.poll(30)) is not None and message.error() is None:
         found.append((message.offset(), message.value() or b""))
@@ -74,8 +77,9 @@ def holey(kbackup: Kbackup, cluster: TestCluster, topic: str) -> Mapping[str, in
         producer.flush()
         (producer.commit_transaction if commits else producer.abort_transaction)()
     stood = {f"g{offset}-{topic}": offset for offset in range(19)}
-    for group, offset in stood.items():
-        commit(cluster, group, topic, offset, f"beside {offset}")
+    with ThreadPoolExecutor() as pool:
+        for group, offset in stood.items():
+            pool.submit(commit, cluster, group, topic, offset, f"beside {offset}")
     kbackup.json("sink", "-t", topic)
     kbackup.json("restore", "-t", topic, *COPY)
     return stood
@@ -92,10 +96,13 @@ def test_each_group_reads_exactly_what_it_had_not_read(
 
     copy = f"copy_of_{topic}"
     assert (0, sorted(holey)) == (done.summary["exit_code"], sorted(done.summary["groups"]))
-    assert owed == {group: read_on(cluster, group, copy) for group in holey}
+    with ThreadPoolExecutor() as pool:  # each waits longer than it works
+        read = pool.map(lambda group: read_on(cluster, group, copy), holey)
+        stand_at = pool.map(lambda group: standing(cluster, group, copy), holey)
+    assert owed == dict(zip(holey, read, strict=True))
     unread = {line["group"]: line["unread"] for line in done.of("group_offset")}
     end = cluster.ends(copy)[1]
-    assert {group: end - standing(cluster, group, copy) for group in holey} == unread
+    assert {group: end - at for group, at in zip(holey, stand_at, strict=True)} == unread
     assert 0 == unread[f"g18-{topic}"]
 
 
