@@ -19,6 +19,7 @@ from tests.integration.product import (
 )
 from tests.support.cluster import Record, TestCluster, varied
 from tests.support.command import Kbackup
+from tests.support.in_process import WITHOUT_SPARK
 
 if TYPE_CHECKING:
     import subprocess
@@ -32,9 +33,15 @@ RESULT = re.compile(
 
 
 @pytest.fixture
-def kbackup(tmp_path: Path) -> Kbackup:
-    """The command, with a folder for temporary files to look into and settings to ignore."""
-    return Kbackup({"TMPDIR": str(tmp_path), "KBACKUP_TOPICS_DIR": "ignored"})
+def kbackup(tmp_path: Path, request: pytest.FixtureRequest) -> Kbackup:
+    """The command, with a folder for temporary files to look into and settings to ignore.
+
+    In tests marked ``one_process`` its commands are without Spark.
+    """
+    environment = {"TMPDIR": str(tmp_path), "KBACKUP_TOPICS_DIR": "ignored"}
+    if request.node.get_closest_marker("one_process") is not None:
+        return Kbackup(environment, WITHOUT_SPARK)
+    return Kbackup(environment)
 
 
 @pytest.fixture
@@ -74,6 +81,7 @@ def assert_nothing_is_left(started: list[psutil.Process], folder: Path) -> None:
     assert [] == list(folder.iterdir())
 
 
+@pytest.mark.one_process
 def test_the_demo_says_that_the_copy_equals_the_original(demo: Any, tmp_path: Path) -> None:
     """The demo prints its commands, compares copy and original, and leaves nothing unless asked."""
     said = until(demo, "export KBACKUP_STORE_URL")

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.cluster import TestCluster, varied
 from tests.support.command import Kbackup
+from tests.support.in_process import WITHOUT_SPARK
 from tests.support.scripts import run
 
 CHECKOUT = Path(__file__).parents[2]
@@ -132,7 +133,7 @@ def test_a_store_of_ones_own_is_a_store_url(installed: str, tmp_path: Path) -> N
 @pytest.mark.integration
 @pytest.mark.one_process
 def test_restore_elsewhere_looks_plans_and_restores(
-    kbackup: Kbackup, cluster: TestCluster, topic: str
+    kbackup: Kbackup, cluster: TestCluster, topic: str, tmp_path: Path
 ) -> None:
     """The script restores what was backed up, and may be run again."""
     cluster.create(topic)
@@ -140,7 +141,10 @@ def test_restore_elsewhere_looks_plans_and_restores(
     cluster.write(topic, records)
     kbackup.json("sink", "-t", topic)
     script = ["bash", str(EXAMPLES / "restore-elsewhere.sh"), "elsewhere_$0", topic]
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    command = tmp_path / "kbackup"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m {WITHOUT_SPARK} "$@"\n')
+    command.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     environ = {**os.environ, **kbackup.environment, "PATH": path}
 
     for _ in range(2):

@@ -8,10 +8,11 @@ else is needed is imported where it is.
 
 import os
 import pickle
+import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -117,6 +118,22 @@ def _run(
         hub.close()
 
 
+@contextmanager
+def _its_commands_too() -> Iterator[None]:
+    """Let the demo start its commands as it was started itself."""
+    from kbackup.cli.prepare import Foreground
+
+    call = Foreground.call
+
+    def called(self: Foreground, command: Sequence[str], environment: Mapping[str, str]) -> int:
+        own = [WITHOUT_SPARK if word == "kbackup" else word for word in command if word != "-P"]
+        return call(self, own, environment)
+
+    with patch.object(Foreground, "call", called):
+        yield
+
+
 if __name__ == "__main__":
-    with _tasks_in_threads(), shortened():
+    is_demo = sys.argv[1:2] == ["demo"]
+    with _tasks_in_threads(), _its_commands_too() if is_demo else nullcontext(), shortened():
         main()
