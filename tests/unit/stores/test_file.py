@@ -219,7 +219,7 @@ import hashlib, io, os, sys
 from kbackup.stores import StoreSettings
 from kbackup.stores.file import FileStore
 
-root, left = sys.argv[1], int(sys.argv[2])
+root, left = sys.argv[1], 0
 
 def crash(event, args):
     global left
@@ -228,22 +228,37 @@ def crash(event, args):
         if left < 0:
             os._exit(9)
 
-sys.addaudithook(crash)
 sha256 = hashlib.sha256(b"new").hexdigest()
-store = FileStore(StoreSettings("file://" + root))
-store.put("topics/a", io.BytesIO(b"new"), sha256=sha256, metadata={})
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        left, code = int(line), 1
+        sys.addaudithook(crash)
+        try:
+            store = FileStore(StoreSettings("file://" + root))
+            store.put("topics/a", io.BytesIO(b"new"), sha256=sha256, metadata={})
+            code = 0
+        finally:
+            os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+"""Reads before which step a process is to die, lets one put an object, and prints how it ended."""
 
 
 def test_a_crash_at_any_step_leaves_a_whole_object(store: FileStore, root: Path) -> None:
     """P2: killed before any step of a put, the object is the old or the new one, and verifies."""
     seen, status, step = [], 9, 0
-    while status:
-        put_bytes(store, "topics/a", b"old")
-        run = [sys.executable, "-c", _CRASH, str(root), str(step)]
-        status = subprocess.run(run, check=False).returncode
-        seen.append(open_bytes(store, "topics/a"))
-        step += 1
+    run = [sys.executable, "-c", _CRASH, str(root)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(run, stdin=pipe, stdout=pipe, text=True, bufsize=1) as processes:
+        assert processes.stdin is not None
+        assert processes.stdout is not None
+        while status:
+            put_bytes(store, "topics/a", b"old")
+            processes.stdin.write(f"{step}\n")
+            status = int(processes.stdout.readline())
+            seen.append(open_bytes(store, "topics/a"))
+            step += 1
 
     assert (0, ["topics/a"]) == (status, keys(store))
     assert sorted(seen, reverse=True) == seen  # old, and from some step on new
