@@ -2,7 +2,8 @@
 
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Self
 
@@ -172,11 +173,10 @@ REPLICATED: Final = {
 @contextmanager
 def three_brokers() -> Iterator[tuple[LocalKafka, AnotherBroker, AnotherBroker]]:
     """Three brokers that replicate all they keep; the first one is their controller."""
-    with (
-        LocalKafka(REPLICATED) as first,
-        AnotherBroker(first, 2) as second,
-        AnotherBroker(first, 3) as third,
-    ):
+    with LocalKafka(REPLICATED) as first, ExitStack() as others:
+        with ThreadPoolExecutor() as pool:
+            starting = [pool.submit(AnotherBroker, first, node) for node in (2, 3)]
+        second, third = (others.enter_context(one.result()) for one in starting)
         yield first, second, third
 
 
