@@ -46,14 +46,14 @@ class TestCluster:
         new = NewTopic(topic, partitions, 1, config=settings)
         self.admin.create_topics([new])[topic].result(30)
         while topic not in self.admin.list_topics(timeout=10).topics:
-            time.sleep(0.1)
+            time.sleep(0.02)
         return topic
 
     def delete(self, topic: str) -> None:
         """Delete a topic, and wait until it is gone."""
         self.admin.delete_topics([topic])[topic].result(30)
         while topic in self.admin.list_topics(timeout=10).topics:
-            time.sleep(0.1)
+            time.sleep(0.02)
 
     def configure(self, topic: str, **config: str) -> None:
         """Change settings of a topic."""
