@@ -343,7 +343,7 @@ class ExpireRun:
             )
 
     def _spares(self, topic: str, said: BackupState) -> bool:
-        """Whether nothing of a topic goes that Kafka compacts, or did, or that nobody has looked at.
+        """Whether nothing goes of a topic that Kafka compacts, or did, or that nobody looked at.
 
         Its last values may be its oldest records.  What sinks have seen of its settings decides:
         nobody asks Kafka.
