@@ -488,14 +488,8 @@ def _answered(reader: _Reader, holdings: Sequence[Holding], ask: Ask) -> Holding
             told = [other for other in others if not other.is_full]
             apart = [*lanes(told, lambda one: (False, one.directory))]
             is_share = len(apart) > 1 or bool(unfinished(others))
-            is_counted = (
-                number == beside.start_offset - one.start
-                and any(at.start == beside.start_offset and at.is_dense for at in others)
-                and {at.directory for at in holdings if not at.is_full} == {one.directory}
-            )
             reaches = any(
-                goes_on_in(mine, first, is_share=is_share)
-                or not (are_alike(mine, first) or is_counted)
+                goes_on_in(mine, first, is_share=is_share) or not are_alike(mine, first)
                 for first in (reader.first(lane, beside) for lane in (whole, *apart))
                 for mine in (reader.like(first, one, rows),)
             )
