@@ -276,6 +276,17 @@ def test_as_many_rows_as_offsets_show_nothing_in_one_of_several_directories(
     assert {"d=0", "d=1"} == {key.split("/")[2] for key in named}
 
 
+def test_json_that_is_too_deep_to_be_put_in_order_is_compared_as_it_is(again: Restoring) -> None:
+    """A comparison does not end the run."""
+    deep = [b"[" * 300 + b"%d" % at + b"]" * 300 for at in range(2)]
+    again.backup.replace("topics/orders/partition=0/orders+0+0000000000.json", deep[0] + b"\n", {})
+    again.backup.put("orders", 0, batch_of([{"offset": 1, "value": deep[1]}]))
+
+    again.restore()
+
+    assert deep == again.cluster.values("copy_of_orders")
+
+
 def test_values_and_full_records_beside_a_connectors_object_are_both_compared(
     again: Restoring,
 ) -> None:
