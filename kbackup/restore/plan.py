@@ -156,17 +156,16 @@ class Planner:
         only: Collection[str] | None = None,
         beside: Collection[str] = (),
         routes: Routes | None = None,
-        backup: BackupIdentity | None = None,
-        group: str | None = None,
+        backup: BackupIdentity,
+        group: str,
     ) -> None:
         self.inventory, self.cluster, self.now_ms = inventory, cluster, now_ms
         self.settings, self.store, self.known = inventory.settings, inventory.store, inventory.known
         self.routes, self._only, self._beside = routes, only, beside
+        self.backup, self._group = backup, group
         self.missing: list[KbackupError] = []
-        self.backup = backup or wiring.address(self.settings)
-        self._group = group or wiring.restore_groups(self.settings, self.backup)[0]
         self.window = wiring.window(self.settings)
-        self.map = PartitionMap(self.settings.partition_map, self._group)
+        self.map = PartitionMap(self.settings.partition_map, group)
 
     def plan(self) -> RestorePlan:
         """Return the plan.

@@ -374,12 +374,14 @@ class Restoring:
             },
         )
         inventory = Inventory(settings, self.store, found, known)
+        backup = self.identity or wiring.address(settings)
         return Planner(
             inventory,
             self.cluster,
             now_ms=1_700_000_001_000,
             routes=self.routes(settings, inventory),
-            backup=self.identity,
+            backup=backup,
+            group=wiring.restore_groups(settings, backup)[0],
         ).plan()
 
     def routes(self, settings: config.Settings, inventory: Inventory) -> Routes | None:

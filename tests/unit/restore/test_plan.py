@@ -19,6 +19,7 @@ from kbackup.naming import Layout, View
 from kbackup.records import Facts
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.plan import Planner, RestorePlan
+from kbackup.runs import wiring
 from kbackup.runs.known import BackupState
 from kbackup.stores import Store, StoreSettings, Thaw
 from kbackup.stores.memory import MemoryStore
@@ -71,9 +72,11 @@ def plan(
     )
     known = BackupState(sources or {}, ledgers={"orders": TopicLedger.of(entries)})
     found = listing.list_backup(store, Layout(), FormatOptions())
+    settings, backup = loaded.settings, wiring.address(loaded.settings)
     planner = Planner(
-        Inventory(loaded.settings, store, found, known), cluster, now_ms=1_800_000_000_000
-    )
+        Inventory(settings, store, found, known), cluster, now_ms=1_800_000_000_000,
+        backup=backup, group=wiring.restore_groups(settings, backup)[0],
+    )  # fmt: skip
     return planner.plan()
 
 
