@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -295,11 +296,26 @@ def ci(session: nox.Session) -> None:
     On two quiet cores it takes at most 15 minutes: `BUDGET` has the parts.  What there is no time
     for is in `nightly`.
     """
-    through(session, downloads, lint, docs, installed, tests)
+    through(session, downloads, lint_beside_docs_and_installed, tests)
+
+
+def lint_beside_docs_and_installed(session: nox.Session) -> None:
+    """Take lint in a process of its own, and on the core that it leaves idle docs and installed.
+
+    What lint says comes last, in one piece.
+    """
+    with ThreadPoolExecutor(1) as beside:
+        words = (PYTHON, "-m", "nox", "-s", "lint")
+        linted = beside.submit(session.run, *words, silent=True, external=True)
+        try:
+            docs(session)
+            installed(session)
+        finally:
+            session.log(linted.result())
 
 
 def downloads(session: nox.Session) -> None:
-    """Begin to fetch what the tests start, on the core that lint leaves idle; wait for nothing."""
+    """Begin to fetch what the tests start; wait for nothing."""
     session.run(PYTHON, "-m", "tests.support.downloads", external=True)
 
 

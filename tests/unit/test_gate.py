@@ -97,7 +97,8 @@ def test_no_step_of_the_gate_ends_it(gate: Any, monkeypatch: pytest.MonkeyPatch)
 
     assert ["LEFT OUT: the C libraries of the wheel: there is no C compiler"] == session.warned
     ran = " ; ".join(session.ran)
-    assert ran.index("mypy") < ran.index("_generate.py --check") < ran.index("pip wheel")
+    assert "-m nox -s lint" in ran
+    assert ran.index("_generate.py --check") < ran.index("pip wheel")
     assert " ".join(("-m pytest", *gate.SIDE_BY_SIDE)) in session.ran[-1]
 
 
@@ -125,6 +126,17 @@ def test_each_test_that_the_gate_names_exists() -> None:
 
 def _text(path: Path) -> str:
     return path.read_text() if path.is_file() else "def "
+
+
+def test_lint_is_style_types_and_imports(gate: Any) -> None:
+    """What the gate runs beside the documentation and the wheel is all of it."""
+    session = Session()
+
+    gate.lint(session)
+
+    words = [line.removeprefix(f"{gate.BIN}/").split() for line in session.ran]
+    assert ["ruff", "ruff", "mypy", "lint-imports"] == [first for first, *_ in words[:4]]
+    assert [["check", "."], ["format", "--check", "."]] == [more for _, *more in words[:2]]
 
 
 @pytest.mark.parametrize("folder", ["simulation", "conformance", "contract", "integration"])
