@@ -22,6 +22,9 @@ nox.options.default_venv_backend = "none"
 nox.options.sessions = ["ci"]
 nox.options.error_on_external_run = False
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# hundreds of commands are started, of which each would compile all that it imports: a second
+
 PYTHON = sys.executable
 BIN = Path(PYTHON).parent
 SIDE_BY_SIDE = ("-n", "2", "--dist", "worksteal")
