@@ -82,13 +82,14 @@ def test_after_any_crashes_and_faults_the_backup_is_that_of_a_run_without(
     assert (len(log), batch_bytes(log)) == (report.done.records, report.done.bytes_read)
     store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
     positions = FakePositions(crashes)
+    written = log.to_pylist()
 
     for at, script in enumerate([*scripts, *[[]] * (len(crashes) + 1)]):
         with suppress(KbackupError, CrashError):
             run_once(reader, positions, FaultyStore(" ".join(script), store), size, f"run-{at}")
         position = positions.read(WHERE)
         committed = 0 if position is None else position.offset
-        safe = [row for row in log.to_pylist() if row["offset"] < committed]
+        safe = [row for row in written if row["offset"] < committed]
         assert safe == [row for row in stored(store)[1] if row["offset"] < committed]
 
     assert stored(reference) == stored(store)
