@@ -9,8 +9,8 @@ from tests.simulation.test_seeds import NIGHT, play_one
 EVERY = 100
 """One number in this many plays a year."""
 
-YEARS = 2
-"""Of which the gate plays so many: a year takes as long as 70 numbers of `test_seeds`."""
+YEARS = 1
+"""Of which the gate plays so many: a year takes as long as 50 numbers of `test_seeds`."""
 
 
 @pytest.mark.parametrize("seed", range(0, YEARS * EVERY, EVERY))
