@@ -19,26 +19,41 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 parts = st.none() | st.binary(max_size=20)
 headers = st.lists(st.fixed_dictionaries({"key": texts, "value": parts}), max_size=4)
 
+_PARTS: Final[Mapping[str, st.SearchStrategy[Any]]] = {
+    "timestamp": st.none() | st.integers(-(2**63), 2**63 - 1),
+    "timestamp_type": st.integers(0, 2),
+    "key": parts,
+    "value": parts,
+    "headers": headers,
+}
+_DRAWN: Final = 6
+"""So many rows of a batch are drawn, and the others mixed of their parts: to draw one takes longer
+than most of what is done with it."""
+
+_rows = st.fixed_dictionaries(dict(_PARTS))
+_mixtures = st.integers(0, _DRAWN ** len(_PARTS) - 1)
+
 
 @st.composite
 def record_batches(draw: st.DrawFn, max_size: int = 40) -> pa.RecordBatch:
     """Return rows of ``records.SCHEMA`` with rising offsets, nulls and empties among them."""
     count = draw(st.integers(0, max_size))
     offset = draw(st.integers(0, 2**62))
-    rows = []
-    for _ in range(count):
-        rows.append(
-            {
-                "offset": offset,
-                "timestamp": draw(st.none() | st.integers(-(2**63), 2**63 - 1)),
-                "timestamp_type": draw(st.integers(0, 2)),
-                "key": draw(parts),
-                "value": draw(parts),
-                "headers": draw(headers),
-            }
-        )
+    rows: list[dict[str, Any]] = []
+    for at in range(count):
+        row = draw(_rows) if at < _DRAWN else _mixed(rows, draw(_mixtures))
+        rows.append({**row, "offset": offset})
         offset += draw(st.integers(1, 1000))
     return batch_of(rows)
+
+
+def _mixed(rows: Sequence[Mapping[str, Any]], mixture: int) -> dict[str, Any]:
+    """Return a row whose parts are those of the first ones, each as a digit says."""
+    row = {}
+    for name in _PARTS:
+        mixture, at = divmod(mixture, _DRAWN)
+        row[name] = rows[at][name]
+    return row
 
 
 def batch_of(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
