@@ -90,7 +90,11 @@ class Turns:
         return ""
 
 
-@pytest.mark.parametrize("first", range(0, 200, CHUNK))
+@pytest.mark.parametrize(
+    "first",
+    [*range(0, 100, CHUNK),
+     *(pytest.param(at, marks=pytest.mark.nightly) for at in range(100, 200, CHUNK))],
+)  # fmt: skip
 def test_wherever_a_sink_starts_no_value_is_stored_twice_and_nothing_left_out(first: int) -> None:
     """Below a position that a run leaves, everything is stored, and no row of values twice."""
     broken = {seed: Turns(seed).play() for seed in range(first, first + CHUNK)}
