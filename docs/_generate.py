@@ -289,11 +289,13 @@ def predicates() -> Iterator[str]:
     yield from _chained("predicates")
 
 
-def _chained(seam: str) -> Iterator[str]:
+def _chained(extension_point: str) -> Iterator[str]:
     # of the checkout, not of what was installed from it some time ago
     project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))
-    points = project["project"]["entry-points"][f"kbackup.{seam}"].items()
-    classes = [EntryPoint(name, value, f"kbackup.{seam}").load() for name, value in points]
+    points = project["project"]["entry-points"][f"kbackup.{extension_point}"].items()
+    classes = [
+        EntryPoint(name, value, f"kbackup.{extension_point}").load() for name, value in points
+    ]
     times = Counter(
         (option.name, option.help) for found in classes for option in found.traits.options
     )

@@ -1,6 +1,6 @@
-"""What is installed for each seam, the options that it declares, and chains of transforms.
+"""What is installed for each extension point, its options, and chains of transforms.
 
-A plugin is a class, registered under the group of its seam::
+A plugin is a class, registered under the group of its extension point::
 
     [project.entry-points."kbackup.formats"]
     netstring = "kbackup_netstring:NetstringFormat"
@@ -16,7 +16,7 @@ the property, the variable, the command-line option, the documentation and the c
   imports nothing of `kbackup.config`, and a client that is slow to import only where it is used.
 - A plugin whose module is slow to import, and every store, which has no traits, registers them in
   an entry point instead: ``"stores.sqlite"`` of the group ``kbackup.options``.
-- A plugin is given the values of the options in the way of its seam, by the name of the property,
+- A plugin is given the values of the options as its extension point has it, by the property's name,
   checked and of their types, and reads each with `Option.of`.
 - Options count for the plugins that a configuration chooses; for others they are accepted, with a
   warning that they have no effect.
@@ -41,11 +41,11 @@ from kbackup.options import Option, Unsupported
 
 D = TypeVar("D")
 
-SEAMS: Final = ("formats", "converters", "partitioners", "extractors", "stores")
-"""The folders that have implementations to choose from; the group is ``kbackup.<seam>``."""
+EXTENSION_POINTS: Final = ("formats", "converters", "partitioners", "extractors", "stores")
+"""The folders that have implementations to choose from; the group is ``kbackup.<folder>``."""
 
 CHAINED: Final = ("transforms", "predicates")
-"""Seams of which a configuration takes any number, each under a name of its own.
+"""Extension points of which a configuration takes any number, each under a name of its own.
 
 Their classes declare their options themselves: these follow that name in a file, and are no
 properties of kbackup's.
@@ -78,9 +78,9 @@ class MayBeSchemaless(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """One implementation of a seam, as its package declares it."""
+    """One implementation of an extension point, as its package declares it."""
 
-    seam: str
+    extension_point: str
     name: str
     target: str
     package: str
@@ -92,20 +92,20 @@ class Declared(Generic[D]):
     """What plugins declare, and which.
 
     Attributes:
-        seam: The seam of its plugins.
+        extension_point: The extension point of its plugins.
         plugins: Their names, built-in ones first; several where they share it.
         option: The declaration.
         is_built_in: Whether kbackup's own package declares it.
     """
 
-    seam: str
+    extension_point: str
     plugins: tuple[str, ...]
     option: D
     is_built_in: bool
 
 
 def declared() -> tuple[Declared[Option[Any]], ...]:
-    """Return the options of all installed plugins, in the order of their seams and plugins."""
+    """Return the options of all installed plugins, by extension point and plugin."""
     return tuple(each for each in _declared() if isinstance(each.option, Option))
 
 
@@ -119,108 +119,117 @@ def _declared() -> tuple[Declared[Any], ...]:
     """Return all declarations, those that plugins share once."""
     # of a module that cannot be imported there are none: `options` tells who chooses its plugin
     found: dict[tuple[str, str | Unsupported], Declared[Any]] = {}
-    for seam in SEAMS:
-        for name in sorted(_points(seam), key=lambda name: (not _is_built_in(seam, name), name)):
+    for extension_point in EXTENSION_POINTS:
+        for name in sorted(
+            _points(extension_point),
+            key=lambda name: (not _is_built_in(extension_point, name), name),
+        ):
             try:
-                mine = _declarations(seam, name)
+                mine = _declarations(extension_point, name)
             except ConfigurationError:
                 continue
             for each in mine:
-                at = (seam, each.name if isinstance(each, Option) else each)
+                at = (extension_point, each.name if isinstance(each, Option) else each)
                 other = found.get(at)
                 if other is None:
-                    found[at] = Declared(seam, (name,), each, _is_built_in(seam, name))
+                    found[at] = Declared(
+                        extension_point, (name,), each, _is_built_in(extension_point, name)
+                    )
                 elif other.option == each:  # an option that differs is reported to who chooses it
                     found[at] = replace(other, plugins=(*other.plugins, name))
     return tuple(found.values())
 
 
-def options(seam: str, name: str) -> tuple[Option[Any], ...]:
-    """Return the options that the plugin *name* of *seam* declares.
+def options(extension_point: str, name: str) -> tuple[Option[Any], ...]:
+    """Return the options that the plugin *name* of *extension point* declares.
 
     Raises:
         ConfigurationError: If the module that declares them cannot be imported.
     """
-    return tuple(each for each in _declarations(seam, name) if isinstance(each, Option))
+    return tuple(each for each in _declarations(extension_point, name) if isinstance(each, Option))
 
 
 @cache
-def _declarations(seam: str, name: str) -> tuple[Option[Any] | Unsupported, ...]:
-    point = _points("options").get(f"{seam}.{name}")
+def _declarations(extension_point: str, name: str) -> tuple[Option[Any] | Unsupported, ...]:
+    point = _points("options").get(f"{extension_point}.{name}")
     if point is None:
-        return _in_traits(seam, name)
+        return _in_traits(extension_point, name)
     try:
         return tuple(point.load())
     except Exception as error:
         raise _not_importable(
-            f"options of the {seam.removesuffix('s')} {name!r}", point, error
+            f"options of the {extension_point.removesuffix('s')} {name!r}", point, error
         ) from error
 
 
-def _in_traits(seam: str, name: str) -> tuple[Option[Any] | Unsupported, ...]:
+def _in_traits(extension_point: str, name: str) -> tuple[Option[Any] | Unsupported, ...]:
     """Return the options in the traits of a plugin; none if it cannot be imported, or has none."""
-    if seam == "stores" or name not in _points(seam):
+    if extension_point == "stores" or name not in _points(extension_point):
         return ()
     try:
-        found: tuple[Option[Any] | Unsupported, ...] = load(seam, name).traits.options
+        found: tuple[Option[Any] | Unsupported, ...] = load(extension_point, name).traits.options
     except ConfigurationError:
         return ()  # whoever chooses it learns why
     return found
 
 
-def built_in(seam: str) -> str:
-    """Return the names of kbackup's own plugins for *seam*, as help lists them."""
-    return ", ".join(sorted(name for name in _points(seam) if _is_built_in(seam, name)))
+def built_in(extension_point: str) -> str:
+    """Return the names of kbackup's own plugins for *extension point*, as help lists them."""
+    return ", ".join(
+        sorted(name for name in _points(extension_point) if _is_built_in(extension_point, name))
+    )
 
 
-def module(seam: str, name: str) -> str | None:
+def module(extension_point: str, name: str) -> str | None:
     """Return the module of a plugin of kbackup's own; None for others, and where there is none."""
-    point = _points(seam).get(name)
-    return point.module if point is not None and _is_built_in(seam, name) else None
+    point = _points(extension_point).get(name)
+    return point.module if point is not None and _is_built_in(extension_point, name) else None
 
 
-def _is_built_in(seam: str, name: str) -> bool:
-    return _points(seam)[name].value.startswith("kbackup.")
+def _is_built_in(extension_point: str, name: str) -> bool:
+    return _points(extension_point)[name].value.startswith("kbackup.")
 
 
 @cache
-def installed(seam: str) -> tuple[Plugin, ...]:
-    """Return what is installed for *seam*, sorted by name, without importing any of it.
+def installed(extension_point: str) -> tuple[Plugin, ...]:
+    """Return what is installed for *extension point*, sorted by name, without importing any of it.
 
     Asked once: which package an entry point is of costs a file each.
     """
     found = [
         Plugin(
-            seam,
+            extension_point,
             point.name,
             point.value,
             point.dist.name if point.dist else "?",
             point.dist.version if point.dist else "?",
         )
-        for point in _points(seam).values()
+        for point in _points(extension_point).values()
     ]
     return tuple(sorted(found, key=lambda plugin: plugin.name))
 
 
 @cache
-def load(seam: str, name: str) -> Any:
-    """Return the class registered as *name* for *seam*.
+def load(extension_point: str, name: str) -> Any:
+    """Return the class registered as *name* for *extension point*.
 
     Raises:
         ConfigurationError: If there is none, or importing it fails.
     """
-    point = _points(seam).get(name)
+    point = _points(extension_point).get(name)
     if point is None:
-        known = ", ".join(sorted(_points(seam))) or "none"
+        known = ", ".join(sorted(_points(extension_point))) or "none"
         raise ConfigurationError(
-            f"no {seam.removesuffix('s')} named {name!r}",
+            f"no {extension_point.removesuffix('s')} named {name!r}",
             f"installed are: {known}",
             "install the package that brings it, or correct the name",
         )
     try:
         return point.load()
     except Exception as error:
-        raise _not_importable(f"{seam.removesuffix('s')} {name!r}", point, error) from error
+        raise _not_importable(
+            f"{extension_point.removesuffix('s')} {name!r}", point, error
+        ) from error
 
 
 def _not_importable(what: str, point: EntryPoint, error: Exception) -> ConfigurationError:
@@ -231,15 +240,15 @@ def _not_importable(what: str, point: EntryPoint, error: Exception) -> Configura
     )
 
 
-def java_class(seam: str, name: str, side: str = "") -> str:
+def java_class(extension_point: str, name: str, side: str = "") -> str:
     """Return the Java class that the plugin *name* stands for; its own if it stands for none.
 
     Args:
-        seam: The extension point.
+        extension_point: The extension point.
         name: The registered name.
         side: Which of the classes in that class, as for transforms of keys or values.
     """
-    found = load(seam, name)
+    found = load(extension_point, name)
     if not found.traits.java_package:
         return f"{found.__module__}.{found.__qualname__}"
     return f"{found.traits.java_package}.{found.traits.class_names[0]}" + (
@@ -247,7 +256,7 @@ def java_class(seam: str, name: str, side: str = "") -> str:
     )
 
 
-def by_class_name(seam: str, text: str) -> str:
+def by_class_name(extension_point: str, text: str) -> str:
     """Return the registered name for *text*: a short name, or a ``class_names`` of its traits.
 
     A Java class name of the connectors stands for the implementation that answers to it, with or
@@ -256,19 +265,19 @@ def by_class_name(seam: str, text: str) -> str:
     Raises:
         ConfigurationError: If nothing installed answers to it.
     """
-    if text in _points(seam):
+    if text in _points(extension_point):
         return text
     simple = re.split(r"[.$]", text)[-1]
-    for name in sorted(_points(seam)):
-        if simple in load(seam, name).traits.class_names:
+    for name in sorted(_points(extension_point)):
+        if simple in load(extension_point, name).traits.class_names:
             return name
-    load(seam, text)  # raises, naming what is installed
+    load(extension_point, text)  # raises, naming what is installed
     raise AssertionError(text)
 
 
 @cache
-def _points(seam: str) -> dict[str, EntryPoint]:
-    return {point.name: point for point in _installed().select(group=f"kbackup.{seam}")}
+def _points(extension_point: str) -> dict[str, EntryPoint]:
+    return {point.name: point for point in _installed().select(group=f"kbackup.{extension_point}")}
 
 
 @cache

@@ -278,7 +278,7 @@ class PluginShown:
 
     HEAD: ClassVar = {"type": "plugin"}
 
-    seam: str
+    extension_point: str
     name: str
     target: str = field(metadata={"name": "class"})
     package: str | None
@@ -287,22 +287,24 @@ class PluginShown:
 
 
 def _list_plugins(session: Session) -> "Ended":
-    for seam in (*plugins.SEAMS, *plugins.CHAINED):
-        for found in plugins.installed(seam):
-            options = _options(seam, found.name)
+    for extension_point in (*plugins.EXTENSION_POINTS, *plugins.CHAINED):
+        for found in plugins.installed(extension_point):
+            options = _options(extension_point, found.name)
             session.tell(
-                PluginShown(seam, found.name, found.target, found.package, found.version, options)
+                PluginShown(
+                    extension_point, found.name, found.target, found.package, found.version, options
+                )
             )
     return summary_of("plugins").finish()
 
 
-def _options(seam: str, name: str) -> dict[str, str]:
+def _options(extension_point: str, name: str) -> dict[str, str]:
     """Return what a plugin declares: its properties and their values."""
     try:
-        if seam in plugins.CHAINED:
-            declared = plugins.load(seam, name).traits.options
+        if extension_point in plugins.CHAINED:
+            declared = plugins.load(extension_point, name).traits.options
         else:
-            declared = plugins.options(seam, name)
+            declared = plugins.options(extension_point, name)
     except ConfigurationError:
         return {}  # choosing it reports why it cannot be imported
     return {option.name: option.help for option in declared}

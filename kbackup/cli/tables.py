@@ -616,7 +616,7 @@ def settings_table(settings: Sequence[Any]) -> Listing:
 def plugins_table(plugins: Sequence[Any]) -> Listing:
     """Return what is installed, a row an implementation."""
     columns = [
-        Column("kind", lambda row: row.seam, is_whole=True),
+        Column("kind", lambda row: row.extension_point, is_whole=True),
         *_texts("name", is_whole=True),
         Column("class", lambda row: row.target, is_spared=True, is_whole=True),
         *_texts("package", "version"),

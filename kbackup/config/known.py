@@ -75,7 +75,7 @@ _ROWS: Final = (
 )
 
 _COMMANDS: Final = {"converters": RUNS}
-"""The commands that refuse what a plugin does not support, by seam; the others: all."""
+"""The commands that refuse what a plugin does not support, by extension point; the others: all."""
 
 _CHOOSE: Final = {
     "formats": "format.class",
@@ -83,16 +83,16 @@ _CHOOSE: Final = {
     "extractors": "timestamp.extractor",
     "stores": "store.url",
 }
-"""The property that names a seam's plugin; a converter's is the prefix of its own."""
+"""The property that names an extension point's plugin; a converter's is the prefix of its own."""
 
 
 def _of_plugins() -> Iterator[RefusedProperty]:
     """Yield a row for each property that an installed plugin declares as unsupported."""
     for found in plugins.refused():
         one = found.option
-        commands = of_side(_COMMANDS.get(found.seam, _BOTH), one.commands)
-        for prefix in PREFIXES.get(found.seam, ("",)):
-            chooses = _CHOOSE.get(found.seam, prefix.removesuffix("."))
+        commands = of_side(_COMMANDS.get(found.extension_point, _BOTH), one.commands)
+        for prefix in PREFIXES.get(found.extension_point, ("",)):
+            chooses = _CHOOSE.get(found.extension_point, prefix.removesuffix("."))
             yield RefusedProperty(
                 prefix + one.name,
                 one.applies,
@@ -109,12 +109,12 @@ def _is_chosen(
 ) -> bool:
     """Whether the property has its effect: no other plugin is named."""
     named = given.get(chooses) or BY_NAME[chooses].default
-    if found.seam == "stores":
+    if found.extension_point == "stores":
         return str(named).partition("://")[0] in found.plugins
-    if not named or (found.seam == "formats" and found.option.commands == "restore"):
+    if not named or (found.extension_point == "formats" and found.option.commands == "restore"):
         return True  # a worker's converter; and the objects themselves say what reads them
     try:
-        return plugins.by_class_name(found.seam, named) in found.plugins
+        return plugins.by_class_name(found.extension_point, named) in found.plugins
     except ConfigurationError:
         return False  # refused by its own name
 

@@ -64,8 +64,12 @@ def _is_restores(name: str) -> bool:
 
 def _files(name: str) -> bool:
     """Whether *name* is an option of a partitioner or a timestamp extractor."""
-    seams_of = {seam for seam, _ in BY_NAME[name].plugins} if name in BY_NAME else set()
-    return not seams_of.isdisjoint({"partitioners", "extractors"})
+    extension_points_of = (
+        {extension_point for extension_point, _ in BY_NAME[name].plugins}
+        if name in BY_NAME
+        else set()
+    )
+    return not extension_points_of.isdisjoint({"partitioners", "extractors"})
 
 
 def _sides(command: str, connector: str | None) -> frozenset[str]:

@@ -72,7 +72,7 @@ class Property(Option[Any]):
 
     Attributes:
         declared: What its plugins declare; None if it is the tool's own.
-        plugins: The seam and the names of the plugins that declare it.
+        plugins: The extension point and the names of the plugins that declare it.
     """
 
     commands: frozenset[str]
@@ -190,10 +190,10 @@ _SINK_AND_RESTORE: Final = {
     "extractors": SINK,
     "stores": ALL,
 }
-"""The commands that use an option declared for both sides, by seam."""
+"""The commands that use an option declared for both sides, by extension point."""
 
 PREFIXES: Final = {"converters": ("key.converter.", "value.converter.")}
-"""Prefixes of the names of plugins' options, by seam."""
+"""Prefixes of the names of plugins' options, by extension point."""
 
 
 def of_side(both: frozenset[str], side: Commands) -> frozenset[str]:
@@ -204,20 +204,20 @@ def of_side(both: frozenset[str], side: Commands) -> frozenset[str]:
 
 
 def of_plugins(declared: Declared[Option[Any]]) -> Iterator[Property]:
-    """Yield the properties of an option that plugins declare, one for each prefix of their seam."""
-    option, seam = declared.option, declared.seam
+    """Yield the properties of an option that plugins declare, one for each of its prefixes."""
+    option, extension_point = declared.option, declared.extension_point
     # of several stores, it is listed with the one that its name begins with
     store = max(declared.plugins, key=lambda name: option.name.startswith(f"{name}."))
     headings = {"converters": "Converters", "stores": store.upper()}
-    for prefix in PREFIXES.get(seam, ("",)):
+    for prefix in PREFIXES.get(extension_point, ("",)):
         yield _placed(
             option,
             name=prefix + option.name,
             aliases=tuple(prefix + alias for alias in option.aliases),
-            commands=of_side(_SINK_AND_RESTORE[seam], option.commands),
-            group=headings.get(seam, "Layout"),
+            commands=of_side(_SINK_AND_RESTORE[extension_point], option.commands),
+            group=headings.get(extension_point, "Layout"),
             declared=option,
-            plugins=tuple((seam, plugin) for plugin in declared.plugins),
+            plugins=tuple((extension_point, plugin) for plugin in declared.plugins),
             is_built_in=declared.is_built_in,
         )
 

@@ -51,13 +51,13 @@ class NamedPlugins:
         form = form_of(self.found.get("format_class"))
         return form is not None and form.traits.stores_batches
 
-    def take(self, seam: str, name: str, given: Mapping[str, Value]) -> None:
+    def take(self, extension_point: str, name: str, given: Mapping[str, Value]) -> None:
         """Record the registered name of the plugin that the property *name* asks for."""
         value = given.get(name)
         if value is None or not value.text:
             return
         try:
-            self.found[name.replace(".", "_")] = plugins.by_class_name(seam, value.text)
+            self.found[name.replace(".", "_")] = plugins.by_class_name(extension_point, value.text)
         except ConfigurationError as problem:
             why = f"this version does not have it; {problem.why}"
             self.issues.append(error("unsupported", name, value, why, _DO))
@@ -468,7 +468,8 @@ def idle(names: Iterable[str], settings: Mapping[str, Any], *, reads: bool) -> I
         if found is None or found.declared is None:
             continue
         if not any(
-            _is_chosen(found, seam, plugin, wanted, reads=reads) for seam, plugin in found.plugins
+            _is_chosen(found, extension_point, plugin, wanted, reads=reads)
+            for extension_point, plugin in found.plugins
         ):
             yield name
 
@@ -481,20 +482,21 @@ def missing(
     An option that is ignored for want of another one is a warning.
     """
     filled = {name for name, value in given.items() if value.text.strip()}
-    for attribute, (seam, plugin) in chosen(settings).items():
+    for attribute, (extension_point, plugin) in chosen(settings).items():
         try:
-            options = plugins.options(seam, plugin)
+            options = plugins.options(extension_point, plugin)
         except ConfigurationError as problem:
             yield error("plugin", "", None, f"{problem.what}: {problem.why}", problem.do)
             continue
-        prefix = f"{attribute.replace('_', '.')}." if seam in PREFIXES else ""
+        prefix = f"{attribute.replace('_', '.')}." if extension_point in PREFIXES else ""
         for option in options:
             found = BY_NAME[prefix + option.name]
             if found.declared != option:
                 why = f"{plugin} declares it differently from another plugin, or from kbackup"
                 yield error("plugin", found.name, None, why, "uninstall one of the two")
             elif option.is_required and found.name not in filled and found.commands & sides:
-                why = f"it is not given, and the {seam.removesuffix('s')} {plugin} needs it"
+                kind = extension_point.removesuffix("s")
+                why = f"it is not given, and the {kind} {plugin} needs it"
                 yield error("missing", found.name, None, why, f"set {found.name}: {option.help}")
         texts = {
             option.name: given[prefix + option.name].text or None
@@ -550,31 +552,33 @@ def unreadable(options: Mapping[str, Any], bad: Container[str]) -> Iterator[Conf
 
 
 def _unusable_by(
-    seam: str, name: str, options: Mapping[str, Any], bad: Container[str]
+    extension_point: str, name: str, options: Mapping[str, Any], bad: Container[str]
 ) -> Iterator[ConfigIssue]:
     try:
-        found = plugins.load(seam, name)
+        found = plugins.load(extension_point, name)
         if isinstance(found, plugins.ChecksOptions):
             found.check_options(options)
     except ConfigurationError as problem:
         named = problem.place.get("property")
-        is_known = any(option.name in bad for option in plugins.options(seam, name))
+        is_known = any(option.name in bad for option in plugins.options(extension_point, name))
         if named is None or not is_known:  # else it may be wrong because of those
-            named = str(named or _NAMED_BY[seam])
+            named = str(named or _NAMED_BY[extension_point])
             yield error("combination", named, None, problem.why or problem.what, problem.do)
 
 
 def _is_chosen(
     found: Property,
-    seam: str,
+    extension_point: str,
     plugin: str,
     chosen: Mapping[str, tuple[str, str]],
     *,
     reads: bool,
 ) -> bool:
-    if seam == "formats" and reads:
+    if extension_point == "formats" and reads:
         return True
-    if seam in PREFIXES:
+    if extension_point in PREFIXES:
         attribute = found.name.partition(".converter.")[0] + "_converter"
-        return (seam, plugin) == chosen.get(attribute, (seam, plugin) if reads else None)
-    return (seam, plugin) in chosen.values()
+        return (extension_point, plugin) == chosen.get(
+            attribute, (extension_point, plugin) if reads else None
+        )
+    return (extension_point, plugin) in chosen.values()

@@ -112,12 +112,12 @@ class Settings(
         """The URL of the store's server, None for the default one or if the store has none."""
         return None if self.url == self.store_url else self.store_url
 
-    def options_of(self, seam: str) -> dict[str, Any]:
-        """Return what was given for the options of one seam's plugins, by property."""
+    def options_of(self, extension_point: str) -> dict[str, Any]:
+        """Return what was given for the options of one extension point's plugins, by property."""
         return {
             name: value
             for name, value in self.plugin_options.items()
-            if any(seam == each for each, _ in BY_NAME[name].plugins)
+            if any(extension_point == each for each, _ in BY_NAME[name].plugins)
         }
 
     def value_of(self, found: Property) -> Any:
@@ -201,16 +201,16 @@ CHOICES: Final = (
     ("converters", "key_converter"),
     ("converters", "value_converter"),
 )
-"""Seams, and the settings that name their plugins."""
+"""Extension points, and the settings that name their plugins."""
 
 
 def chosen(settings: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return seam and plugin by the setting that names it, a default where nothing does."""
+    """Return extension point and plugin by the setting that names it, or the default."""
     found = {}
-    for seam, attribute in CHOICES:
+    for extension_point, attribute in CHOICES:
         name = settings.get(attribute) or getattr(Settings, attribute).default
         if name is not None:
-            found[attribute] = (seam, name)
+            found[attribute] = (extension_point, name)
     url = settings.get("store_url") or ""
     scheme = url.partition("://")[0]
     is_there = any(scheme == each.name for each in plugins.installed("stores"))

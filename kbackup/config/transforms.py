@@ -157,15 +157,17 @@ def _condition(
     return Condition(alias, plugin, options, is_negated)
 
 
-def _class(name: str, given: Mapping[str, Value], seam: str, word: str) -> tuple[str, str]:
+def _class(
+    name: str, given: Mapping[str, Value], extension_point: str, word: str
+) -> tuple[str, str]:
     """Return the plugin for a Java class, and the side named after its ``$``."""
     kind = given.get(name)
     if kind is None:
         alias = name.split(".")[1]
-        why = f"{seam} names {alias}, but its type is not set"
+        why = f"{extension_point} names {alias}, but its type is not set"
         raise _RefusedError(error("transform", name, None, why, "add it"))
     simple, _, side = kind.text.rpartition(".")[2].partition("$")
-    for plugin, found in _usable(seam):
+    for plugin, found in _usable(extension_point):
         sides = found.traits.sides
         if simple in found.traits.class_names and (side.lower() in sides if sides else not side):
             return plugin, side.lower()
@@ -173,23 +175,25 @@ def _class(name: str, given: Mapping[str, Value], seam: str, word: str) -> tuple
             classes = " or ".join(f"{simple}${each.title()}" for each in sides) or simple
             why, do = "there is no such class", f"write {classes}"
             raise _RefusedError(error("transform", name, kind, why, do))
-    known = sorted(each for _, found in _usable(seam) for each in found.traits.class_names)
+    known = sorted(
+        each for _, found in _usable(extension_point) for each in found.traits.class_names
+    )
     why = f"no installed {word} has this name; installed are {', '.join(known)}"
-    do = f"remove it from {seam}, or install the package that provides it"
+    do = f"remove it from {extension_point}, or install the package that provides it"
     raise _RefusedError(error("transform", name, kind, why, do))
 
 
-def _usable(seam: str) -> Iterator[tuple[str, Any]]:
+def _usable(extension_point: str) -> Iterator[tuple[str, Any]]:
     """Yield the plugins that can be imported: a broken one does not affect the others."""
-    for plugin in plugins.installed(seam):
+    for plugin in plugins.installed(extension_point):
         try:
-            yield plugin.name, plugins.load(seam, plugin.name)
+            yield plugin.name, plugins.load(extension_point, plugin.name)
         except ConfigurationError:
             continue
 
 
 def _options(
-    seam: str,
+    extension_point: str,
     plugin: str,
     prefix: str,
     given: Mapping[str, Value],
@@ -198,7 +202,7 @@ def _options(
     own: Iterable[str],
 ) -> dict[str, Any]:
     """Return the values given for the options of a plugin, parsed."""
-    declared: tuple[Option[Any], ...] = plugins.load(seam, plugin).traits.options
+    declared: tuple[Option[Any], ...] = plugins.load(extension_point, plugin).traits.options
     by_name = {name: option for option in declared for name in (option.name, *option.aliases)}
     found = {}
     for full, value in given.items():

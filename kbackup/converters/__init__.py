@@ -1,4 +1,4 @@
-"""SEAM: from a column of bytes, as in Kafka, to a typed column, as in a file, and back.
+"""Extension point: from a column of bytes, as in Kafka, to a typed column, as in a file, and back.
 
 Only the connectors' layout needs converters; full records keep their bytes.  A new converter is one
 file here with a class that fits `Converter`, and one line under

@@ -1,4 +1,4 @@
-"""SEAM: batches to one file and back.
+"""Extension point: batches to one file and back.
 
 A new format is one file here with a class that fits `Format`, one line under
 ``[project.entry-points."kbackup.formats"]``, and nothing else: the contract suite finds it there.

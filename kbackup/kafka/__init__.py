@@ -1,7 +1,7 @@
 """The cluster.  Only this folder imports confluent_kafka, and others import only this module.
 
 What Kafka is to the rest of kbackup: a task reads, writes and keeps its positions; the driver asks
-of topics, offsets, groups and permissions.  Rows cross this seam as columns.  A `Connection` is
+of topics, offsets, groups and permissions.  Rows come and go as columns.  A `Connection` is
 plain data and crosses processes; it opens clients where they are used.  `KafkaSettings` is the one
 for a real cluster.
 """

@@ -1,4 +1,4 @@
-"""SEAM: a batch to the encoded partition of each row."""
+"""Extension point: a batch to the encoded partition of each row."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

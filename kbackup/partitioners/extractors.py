@@ -1,4 +1,4 @@
-"""SEAM: the time of each record, by which files rotate and time-based directories are named."""
+"""Extension point: the time of a record, for rotation and time-based directories."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

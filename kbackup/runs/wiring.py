@@ -170,7 +170,7 @@ def _modules(settings: Settings) -> tuple[str, ...]:
     """Return the modules of kbackup's own plugins that the tasks of a run will most likely use."""
     names = chosen(vars(settings))
     names.setdefault("format_class", ("formats", RECORD_FORMAT))
-    found = (plugins.module(seam, name) for seam, name in names.values())
+    found = (plugins.module(extension_point, name) for extension_point, name in names.values())
     return tuple(dict.fromkeys(name for name in found if name is not None))
 
 

@@ -1,4 +1,4 @@
-"""SEAM: where objects are.  The scheme of a URL names the plugin; wrappers stand beside them.
+"""Extension point: where objects are.  The scheme of a URL names it; wrappers stand beside.
 
 What every store promises: an object that is visible is complete; nothing is listed half-written;
 a key is never taken for a local path outside the store's root.

@@ -1,6 +1,6 @@
-"""For plugin authors and for our own tests: a contract suite for each seam, and scripted faults.
+"""For plugin authors and our own tests: a contract suite for each extension point, and faults.
 
-An author gets the whole suite of a seam in a few lines::
+An author gets the whole suite of an extension point in a few lines::
 
     class TestMyStore(StoreContract):
         @pytest.fixture

@@ -1,4 +1,4 @@
-"""The contract suite of the seam of stores, and a store that fails by script."""
+"""The contract suite of the extension point of stores, and a store that fails by script."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""SEAM: records to records: Kafka Connect's single message transforms, on columns.
+"""Extension point: records to records: Kafka Connect's single message transforms, on columns.
 
 A `Chain` applies them one after the other, each to the records that match its predicate.
 

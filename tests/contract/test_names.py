@@ -38,7 +38,7 @@ _WORDS: Final = {
 }  # fmt: skip
 """Names of plugins that are words of other things too, such as types."""
 
-_HOMES: Final = (*plugins.SEAMS, *plugins.CHAINED, "connect/registry")
+_HOMES: Final = (*plugins.EXTENSION_POINTS, *plugins.CHAINED, "connect/registry")
 """Where options are declared; those of several converters in `kbackup.connect.registry`."""
 
 
@@ -54,21 +54,28 @@ def plugin_names() -> tuple[set[str], set[str]]:
     """Return the registered names of built-in plugins, and the class names they answer to."""
     registered: set[str] = set()
     classes: set[str] = set()
-    for seam in (*plugins.SEAMS, *plugins.CHAINED):
-        for found in plugins.installed(seam):
-            if plugins.module(seam, found.name) is not None:
+    for extension_point in (*plugins.EXTENSION_POINTS, *plugins.CHAINED):
+        for found in plugins.installed(extension_point):
+            if plugins.module(extension_point, found.name) is not None:
                 registered.add(found.name)
-                if seam != "stores":
-                    classes.update(plugins.load(seam, found.name).traits.class_names)
+                if extension_point != "stores":
+                    classes.update(plugins.load(extension_point, found.name).traits.class_names)
     return registered - _WORDS, {name for name in classes if re.search("[a-z][A-Z]", name)}
 
 
 def modules() -> set[str]:
     """Return the modules of built-in plugins and of their options."""
-    points = [(seam, plugin.name) for seam in plugins.SEAMS for plugin in plugins.installed(seam)]
-    found = {plugins.module(seam, name) for seam, name in points}
-    seams = {*(f"kbackup.{s}" for s in plugins.SEAMS), "kbackup.partitioners.extractors"}
-    return {name for name in found if name is not None} - seams
+    points = [
+        (extension_point, plugin.name)
+        for extension_point in plugins.EXTENSION_POINTS
+        for plugin in plugins.installed(extension_point)
+    ]
+    found = {plugins.module(extension_point, name) for extension_point, name in points}
+    extension_points = {
+        *(f"kbackup.{s}" for s in plugins.EXTENSION_POINTS),
+        "kbackup.partitioners.extractors",
+    }
+    return {name for name in found if name is not None} - extension_points
 
 
 def texts(tree: ast.Module) -> Iterator[str]:
@@ -90,7 +97,7 @@ def imports(tree: ast.Module) -> Iterator[str]:
 
 @cache
 def elsewhere() -> dict[str, ast.Module]:
-    """Return the modules outside the seams, by their path."""
+    """Return the modules outside the extension points, by their path."""
     paths = {path.relative_to(ROOT): path for path in sorted(ROOT.rglob("*.py"))}
     return {
         str(place): ast.parse(path.read_text())

@@ -48,9 +48,9 @@ REGISTERED = {
 """Kind and text of a schema, and values under it without what names it."""
 
 
-def names(seam: str) -> list[str]:
-    """What is installed for a seam."""
-    return [found.name for found in plugins.installed(seam)]
+def names(extension_point: str) -> list[str]:
+    """What is installed for an extension point."""
+    return [found.name for found in plugins.installed(extension_point)]
 
 
 class TestConverters(ConverterContract):

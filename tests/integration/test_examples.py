@@ -69,14 +69,16 @@ def test_plugins_of_ones_own_are_found(installed: str) -> None:
         ("stores", "sqlite", "kbackup-sqlite"),
         ("transforms", "drop_large", "kbackup-drop-large"),
     ] == [
-        (line["seam"], line["name"], line["package"])
+        (line["extension_point"], line["name"], line["package"])
         for line in mine
         if line["package"] != "kbackup-toys"
     ]
 
 
 @a_plugin
-def test_a_plugin_of_ones_own_passes_the_suite_of_its_seam(plugin: Path, installed: str) -> None:
+def test_a_plugin_of_ones_own_passes_the_suite_of_its_extension_point(
+    plugin: Path, installed: str
+) -> None:
     """An installed plugin passes the public suites, as the built-in ones do."""
     own = run(
         "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", plugin,

@@ -372,8 +372,8 @@ def test_no_plugin_imports_the_configuration_that_imports_it() -> None:
     """A plugin whose module is half imported when its options are asked for would have none."""
     points = {
         point.module
-        for seam in plugins.SEAMS
-        for point in entry_points(group=f"kbackup.{seam}")
+        for extension_point in plugins.EXTENSION_POINTS
+        for point in entry_points(group=f"kbackup.{extension_point}")
         if point.module.startswith("kbackup.")
     }
     code = f"import sys, {', '.join(sorted(points))}; print('kbackup.config' in sys.modules)"
