@@ -43,12 +43,12 @@ def content(key: str, data: bytes) -> Content:
         return Content(about, _comparable(file.read().to_pylist()))
     plain = gzip.decompress(data) if key.endswith(".gz") else data
     if key.removesuffix(".gz").endswith(".json"):
-        return Content(None, [Line(text) for text in plain.split(b"\n") if text])
+        return Content(None, [TaskChannel(text) for text in plain.split(b"\n") if text])
     return Content(None, [plain])
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
+class TaskChannel:
     """A line of JSON.  Equal to one of equal values, and of equal bytes if its keys come alike."""
 
     text: bytes
@@ -56,7 +56,7 @@ class Line:
     __hash__ = None  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Line):
+        if not isinstance(other, TaskChannel):
             return NotImplemented
         if json.loads(self.text, object_pairs_hook=list) == json.loads(
             other.text, object_pairs_hook=list

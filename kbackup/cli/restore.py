@@ -538,12 +538,12 @@ def _compare(at: OpenedBackup, against: str, *, is_strict: bool) -> None:
     from kbackup.verify.against import against_source  # noqa: PLC0415
 
     settings, stop = at.session.settings, at.session.stop.event
-    world = Environment.of(settings, find_jvm)
+    environment = Environment.of(settings, find_jvm)
     if against == "source":
         known = at.known()
-        at.tell(against_source(settings, world, known, at.summary, stop, is_strict=is_strict))
+        at.tell(against_source(settings, environment, known, at.summary, stop, is_strict=is_strict))
     else:
-        at.tell(against_target(settings, world, at.summary, stop))
+        at.tell(against_target(settings, environment, at.summary, stop))
 
 
 def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
@@ -705,9 +705,11 @@ def access_command(
             AccessRun,
         )
 
-        def steps(world: "Environment", store: "Store", summary: "Summary") -> "Iterator[Plain]":
+        def steps(
+            environment: "Environment", store: "Store", summary: "Summary"
+        ) -> "Iterator[Plain]":
             asked = AccessAsked(acls or not users, users or not acls, passwords, rename_groups)
-            access = AccessRun(session.settings, world.kafka, store, summary, agree())
+            access = AccessRun(session.settings, environment.kafka, store, summary, agree())
             return access(asked)
 
         return _reported(session, "restore access", steps)
@@ -749,9 +751,11 @@ def configs_command(**parameters: Any) -> None:
     def work(session: Session) -> "Ended":
         from kbackup.restore.settle import settle  # noqa: PLC0415  (imports a Kafka client)
 
-        def steps(world: "Environment", store: "Store", summary: "Summary") -> "Iterator[Plain]":
-            cluster = world.kafka.cluster()
-            return settle(session.settings, cluster, store, world.clock, summary, agree())
+        def steps(
+            environment: "Environment", store: "Store", summary: "Summary"
+        ) -> "Iterator[Plain]":
+            cluster = environment.kafka.cluster()
+            return settle(session.settings, cluster, store, environment.clock, summary, agree())
 
         return _reported(session, "restore configs", steps)
 
@@ -805,10 +809,18 @@ def groups_command(
             GroupsRun,
         )
 
-        def steps(world: "Environment", store: "Store", summary: "Summary") -> "Iterator[Plain]":
+        def steps(
+            environment: "Environment", store: "Store", summary: "Summary"
+        ) -> "Iterator[Plain]":
             settings, wanted = session.settings, [*map(_offset_of, places)]
             groups = GroupsRun(
-                settings, world.kafka, store, world.clock, summary, agree(), by_time=by_time
+                settings,
+                environment.kafka,
+                store,
+                environment.clock,
+                summary,
+                agree(),
+                by_time=by_time,
             )
             if undo is not None:
                 groups.undo(undo)
@@ -899,8 +911,8 @@ def drill_command(
             None if sign is None else drills.signing_key(sign),
         )
         settings = session.settings
-        world = Environment.of(settings, find_jvm)
-        ended = DrillRun(settings, session.tell, session.stop, world, asked)()
+        environment = Environment.of(settings, find_jvm)
+        ended = DrillRun(settings, session.tell, session.stop, environment, asked)()
         if page is not None and (report := ended.facts.get("drill")) is not None:
             _write_page(page, drill_page(_place(session), report))
         if settings.metrics_file is not None and not settings.dry_run:
@@ -929,10 +941,10 @@ def _reported(
     from kbackup.runs.report import Summary  # noqa: PLC0415
     from kbackup.stores import open_store  # noqa: PLC0415
 
-    world = Environment.of(session.settings, find_jvm)
-    summary = Summary(new_run_id(world.clock.now()), words)
+    environment = Environment.of(session.settings, find_jvm)
+    summary = Summary(new_run_id(environment.clock.now()), words)
     try:
-        for event in steps(world, open_store(world.store), summary):
+        for event in steps(environment, open_store(environment.store), summary):
             session.tell(event)
     except KbackupError as error:
         summary.fail(error)
@@ -981,8 +993,8 @@ def _restore(session: Session) -> "Ended":
     from kbackup.restore.run import RestoreRun  # noqa: PLC0415  (imports Kafka and S3 clients)
     from kbackup.runs.context import Environment  # noqa: PLC0415
 
-    world = Environment.of(session.settings, find_jvm)
-    ended = RestoreRun(session.settings, session.tell, session.stop, world, agree())()
+    environment = Environment.of(session.settings, find_jvm)
+    ended = RestoreRun(session.settings, session.tell, session.stop, environment, agree())()
     is_done = ended.exit_code in (0, 3) and not session.settings.dry_run
     if is_done and screens.keeping_all(ended):
         configs = _line("configs", configs_command)

@@ -436,9 +436,9 @@ def _sink(session: Session) -> "Ended":
     from kbackup.sink.maintenance import RepairRun  # noqa: PLC0415
     from kbackup.sink.run import SinkRun  # noqa: PLC0415  (imports a Kafka and an S3 client)
 
-    world = Environment.of(session.settings, find_jvm)
+    environment = Environment.of(session.settings, find_jvm)
     kind = RepairRun if session.settings.repair else SinkRun
-    return kind(session.settings, session.tell, session.stop, world)()
+    return kind(session.settings, session.tell, session.stop, environment)()
 
 
 _KEYS_COMMON: Final = (

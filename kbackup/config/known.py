@@ -180,7 +180,7 @@ CLIENT_PREFIXES: Final = (
 CONVERTER_PREFIXES: Final = ("key.converter.", "value.converter.")
 _FAMILIES: Final = (*NO_EFFECT_PREFIXES, *CLIENT_PREFIXES, *CONVERTER_PREFIXES)
 
-FROM_LIFE: Final = {
+MISTAKEN_NAMES: Final = {
     "task.max": "tasks.max",
     "s3.schema.compatibility": "schema.compatibility",
     "group.id": "group",
@@ -249,7 +249,7 @@ def nearest(name: str) -> tuple[str, str]:
     """Return why *name* has no effect and what to do: a known name, where one may be meant."""
     if name in BY_NAME:
         return "it is an option, not a property of a file; it has no effect", _OPTION
-    best = FROM_LIFE.get(name)
+    best = MISTAKEN_NAMES.get(name)
     if best is None:
         best, likeness = _likest(name)
         if likeness < _MEANT:
@@ -265,7 +265,7 @@ def is_slip(name: str) -> bool:
     if name in BY_NAME:
         return True
     best, likeness = _likest(name)
-    return name not in FROM_LIFE and likeness >= _SLIP and (best in BY_NAME or best in ALIASES)
+    return name not in MISTAKEN_NAMES and likeness >= _SLIP and (best in BY_NAME or best in ALIASES)
 
 
 def is_slip_in_family(name: str, given: Mapping[str, Value]) -> bool:

@@ -18,7 +18,7 @@ from kbackup.config import Settings
 from kbackup.connect import native
 from kbackup.errors import ConfigurationError, KbackupError, SparkError
 from kbackup.inspect import Check, failed, not_made
-from kbackup.spark.channel import Line, NotBegun
+from kbackup.spark.channel import NotBegun, TaskChannel
 from kbackup.spark.engine import archive_classes, run, unheard
 from kbackup.spark.java import EngineSettings, Jvm, claim_archive, class_archive
 
@@ -249,7 +249,7 @@ class Answer:
     failure: None = None
 
 
-def answer(units: Sequence[Any], line: Line) -> Iterator[Answer]:  # noqa: ARG001
+def answer(units: Sequence[Any], line: TaskChannel) -> Iterator[Answer]:  # noqa: ARG001
     """Run on a worker, in place of a task: return which Python this is."""
     for _ in units:
         yield Answer(platform.python_version())

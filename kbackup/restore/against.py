@@ -46,7 +46,7 @@ from kbackup.runs.compare import (
 )
 from kbackup.runs.context import Environment
 from kbackup.runs.report import Summary
-from kbackup.spark.channel import Line
+from kbackup.spark.channel import TaskChannel
 from kbackup.stores import Store, open_store
 
 RECORDS_MOST: Final = 1_000_000
@@ -75,7 +75,9 @@ class TargetUnit:
     is_open: bool = False
 
 
-def target_task(job: RestoreJob, units: Sequence[TargetUnit], line: Line) -> Iterator[UnitCompared]:
+def target_task(
+    job: RestoreJob, units: Sequence[TargetUnit], line: TaskChannel
+) -> Iterator[UnitCompared]:
     """Compare *units* one after the other; a failure is a report, not an exception.
 
     Memory: few batches of either side.
@@ -145,7 +147,7 @@ def _placed(
 
 def against_target(
     settings: Settings,
-    world: Environment,
+    environment: Environment,
     summary: Summary,
     stop: threading.Event,
     inventory: Inventory | None = None,
@@ -163,8 +165,8 @@ def against_target(
         raise RefusedError(
             "this restore cannot be compared", why, "compare it with a program of your own"
         )
-    store, cluster = open_store(world.store), world.kafka.cluster()
-    restored = Restored(settings, world.kafka, store, world.clock, cluster, inventory)
+    store, cluster = open_store(environment.store), environment.kafka.cluster()
+    restored = Restored(settings, environment.kafka, store, environment.clock, cluster, inventory)
     check_settings(restored.targets, restored.configs)
     planned = [
         _planned(restored, where)
@@ -179,8 +181,8 @@ def against_target(
             "correct --partitions",
         )  # fmt: skip
     _note_ids(restored, [each.row.where for each in planned], summary)
-    task = partial(target_task, replace(restored.job, store=world.store))
-    yield from compare(world, task, planned, summary, stop)
+    task = partial(target_task, replace(restored.job, store=environment.store))
+    yield from compare(environment, task, planned, summary, stop)
 
 
 def _note_ids(restored: Restored, wheres: Sequence[TopicPartition], summary: Summary) -> None:

@@ -205,15 +205,20 @@ class DrillRun:
     inventory: Inventory
 
     def __init__(
-        self, settings: Settings, tell: Tell, stop: Stop, world: Environment, asked: DrillAsked
+        self,
+        settings: Settings,
+        tell: Tell,
+        stop: Stop,
+        environment: Environment,
+        asked: DrillAsked,
     ) -> None:
-        self._tell, self._stop, self._world, self._asked = tell, stop, world, asked
+        self._tell, self._stop, self._world, self._asked = tell, stop, environment, asked
         self._id = token_hex(4)
         self._settings = rehearsed(settings, self._id)
-        self._began = world.clock.now()
+        self._began = environment.clock.now()
         self._summary = Summary(history.new_run_id(self._began), "restore drill")
         self._layout = wiring.layout(settings)
-        self._phases = Phases(world.clock)
+        self._phases = Phases(environment.clock)
         self._scratch: Scratch | None = None
         self._sample: Sample | None = None
         self._captures: dict[str, TopicCapture] = {}
@@ -237,8 +242,8 @@ class DrillRun:
         if (why := why_spread(self._settings)) is not None:
             do = "rehearse it with a restore and a program of your own"
             raise RefusedError("this restore cannot be compared", why, do)
-        settings, world = self._settings, self._world
-        cluster, store = world.kafka.cluster(), open_store(world.store)
+        settings, environment = self._settings, self._world
+        cluster, store = environment.kafka.cluster(), open_store(environment.store)
         backup = identity.read(store, self._layout, wiring.address(settings).address)
         self._cluster, self._store = cluster, store
         if settings.dry_run:
@@ -316,13 +321,13 @@ class DrillRun:
 
     def _rehearse(self) -> None:
         """Restore, set groups, compare; of a dry run only the plan."""
-        world, summary, store = self._world, self._summary, self._store
+        environment, summary, store = self._world, self._summary, self._store
         self._phases.enter("plan")
-        sample = Sample.of(self._settings, store, world.clock, self._asked.sample_bytes)
+        sample = Sample.of(self._settings, store, environment.clock, self._asked.sample_bytes)
         self._sample, self.inventory = sample, sample.inventory
         self._captures = self._captured(sample)
         self._check_oldest(sample)
-        ended = RestoreRun(sample.settings, self._tell, self._stop, world, rehearsal=self)()
+        ended = RestoreRun(sample.settings, self._tell, self._stop, environment, rehearsal=self)()
         self._take(ended)
         if self._settings.dry_run or ended.errors or self._stop.is_set():
             return
@@ -331,7 +336,9 @@ class DrillRun:
             self._set_groups(sample)
         self._phases.enter("comparison")
         beside = Summary(summary.run, summary.command)
-        found = against_target(sample.settings, world, beside, self._stop.event, sample.inventory)
+        found = against_target(
+            sample.settings, environment, beside, self._stop.event, sample.inventory
+        )
         for row in found:
             self._compared.append(row)
             self._tell(row)
@@ -402,10 +409,10 @@ class DrillRun:
         return GroupsAsked(renamed=f"{name_of(self._id)}_$0", id=self._id)
 
     def _set_groups(self, sample: Sample) -> None:
-        world, beside = self._world, Summary(self._summary.run, self._summary.command)
+        environment, beside = self._world, Summary(self._summary.run, self._summary.command)
         asked = self._group_asked()
         run = GroupsRun(
-            sample.settings, world.kafka, self._store, world.clock, beside,
+            sample.settings, environment.kafka, self._store, environment.clock, beside,
             inventory=sample.inventory,
         )  # fmt: skip
         assert self._scratch is not None  # noqa: S101

@@ -79,8 +79,8 @@ class Following:
     ) -> None:
         self._frame, self._store, self._account = frame, store, account
         self._tasks, self._prepare = tasks, prepare
-        settings, summary, world = frame.settings, frame.summary, frame.world
-        self._settings, self._summary, self._world = settings, summary, world
+        settings, summary, environment = frame.settings, frame.summary, frame.environment
+        self._settings, self._summary, self._world = settings, summary, environment
         self._tell, self._stop, self._layout = frame.tell, frame.stop, frame.layout
         self._interval_s = settings.s3_poll_interval_ms / 1000
         self._remarks = Remarks(summary, account.lock, frame.tell)
@@ -429,7 +429,7 @@ class FollowedGroups:
 
     def __init__(self, frame: RunContext, store: Store, remarks: Remarks) -> None:
         self._frame, self._store, self._remarks = frame, store, remarks
-        self._settings, self._kafka = frame.settings, frame.world.kafka
+        self._settings, self._kafka = frame.settings, frame.environment.kafka
         if (why := why_spread(self._settings)) is not None:
             raise RefusedError(
                 "consumer groups cannot follow this restore", why, "leave out --follow-groups"
@@ -459,7 +459,7 @@ class FollowedGroups:
         except KbackupError as error:
             self._remark("", "groups_not_set", f"consumer groups are not set: {error}")
             return
-        now = self._frame.world.clock.steady_s()
+        now = self._frame.environment.clock.steady_s()
         for name, stood in newest.items():
             taken = tuple((topic, rows[0].taken) for topic, rows in sorted(stood.items()))
             waiting, (done, at) = self._waiting.get(name), self._set.get(name, ((), -RENEW_S))
@@ -473,7 +473,7 @@ class FollowedGroups:
     def _captured(self) -> Mapping[str, Stood]:
         """Return where each group that is to follow stood, by the newest captures."""
         settings, frame = self._settings, self._frame
-        stream = captured.group_stream(self._store, frame.layout, frame.world.clock)
+        stream = captured.group_stream(self._store, frame.layout, frame.environment.clock)
         if (new := stream.read_if_new(self._seen)) is None:
             return self._newest
         found = captured.captures(new[1])
@@ -487,7 +487,7 @@ class FollowedGroups:
 
     def apply(self, cluster: Cluster) -> None:
         """Set the groups that the copy has come to; what fails is a remark."""
-        now = self._frame.world.clock.steady_s()
+        now = self._frame.environment.clock.steady_s()
         names = [name for name, one in sorted(self._waiting.items()) if one.not_before <= now]
         if not names or self._frame.stop.is_set():
             return
@@ -515,7 +515,7 @@ class FollowedGroups:
         if not free:
             return
         lone = lone_streams(clients, {name: self._waiting[name].stood for name in free})
-        restored = Restored(settings, self._kafka, self._store, frame.world.clock, cluster)
+        restored = Restored(settings, self._kafka, self._store, frame.environment.clock, cluster)
         with closing(GroupView(restored, cluster, self._store, known=self._known)) as view:
             found = {
                 name: offsets
@@ -597,11 +597,11 @@ class FollowedGroups:
             self._remark(name, "group_not_set", f"group {name} is not set: {error}")
             return
         taken = self._waiting.pop(name).taken
-        self._set[name] = taken, self._frame.world.clock.steady_s()
+        self._set[name] = taken, self._frame.environment.clock.steady_s()
 
     def _rest(self, name: str) -> None:
         """Look at a group again after a while, and then by its newest captures."""
-        later = self._frame.world.clock.steady_s() + RETRY_S
+        later = self._frame.environment.clock.steady_s() + RETRY_S
         self._waiting[name] = replace(self._waiting[name], is_ahead=False, not_before=later)
 
     def _remark(self, name: str, code: str = "", text: str = "") -> None:

@@ -43,7 +43,7 @@ from kbackup.runs import wiring
 from kbackup.runs.context import RunContext
 from kbackup.runs.position import NOTHING, Done, RestorePosition
 from kbackup.runs.report import OfRestore, PartitionReport, Row, Summary
-from kbackup.spark.channel import Here, NotBegun, R, Task
+from kbackup.spark.channel import LocalChannel, NotBegun, R, Task
 from kbackup.spark.engine import TaskOptions
 from kbackup.stores import Store
 
@@ -323,8 +323,8 @@ class RestoreTasks:
         """Return what tasks need to know; visits are counted from 1 where a run follows."""
         frame, settings = self.frame, self.frame.settings
         job = job_of(
-            settings, frame.world.kafka, frame.world.store, run=frame.run, group=group,
-            clock=frame.world.clock,
+            settings, frame.environment.kafka, frame.environment.store, run=frame.run, group=group,
+            clock=frame.environment.clock,
         )  # fmt: skip
         error_topic = target.error_topic(settings)
         return replace(job, error_topic=error_topic, schema_ids=self.schema_ids, visit=visit)
@@ -333,7 +333,7 @@ class RestoreTasks:
         """Read units for the topics of their records; nothing is written."""
         task = partial(survey, self.job(self.frame.group))
         if self.frame.settings.dry_run:  # a plan starts no JVM
-            return [*task(units, Here(self.frame.stop.event))]
+            return [*task(units, LocalChannel(self.frame.stop.event))]
         return self._run(task, units, keeps=True)
 
     def begin(self, units: Sequence[RestoreUnit], group: str, visit: int = 0) -> list[Issue]:
@@ -356,7 +356,7 @@ class RestoreTasks:
         Nothing depends on it, and a store may be read-only.
         """
         asked = [unit.target for unit in units if unit.is_translated]
-        log = TranslationLog(store, self.frame.layout, group, self.frame.world.clock)
+        log = TranslationLog(store, self.frame.layout, group, self.frame.environment.clock)
         try:
             rows = defaultdict[str, list[TranslatedEntry]](list)
             for where, position in cluster.committed(group, asked).items():
@@ -372,7 +372,7 @@ class RestoreTasks:
         """Compare what stands in the targets of a plan with what was written there."""
         exactly_once = self.frame.settings.exactly_once
         written = target.written(cluster, plan.spans, reports, exactly_once=exactly_once)
-        count = partial(target.count, self.frame.world.kafka, plan.group)
+        count = partial(target.count, self.frame.environment.kafka, plan.group)
         return target.audit(written, partial(self._run, count), exactly_once=exactly_once)
 
     def _run(

@@ -32,7 +32,7 @@ from kbackup.restore.resume import chained
 from kbackup.restore.transform import Transforming
 from kbackup.runs import wiring
 from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
-from kbackup.spark.channel import Line
+from kbackup.spark.channel import TaskChannel
 from kbackup.stores import Store, open_store
 
 TOPICS_MOST: Final = 10_000
@@ -252,7 +252,7 @@ def _check_count(topic: str, count: int) -> None:
         )
 
 
-def survey(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Iterator[Surveyed]:
+def survey(job: RestoreJob, units: Sequence[RestoreUnit], line: TaskChannel) -> Iterator[Surveyed]:
     """Read *units* and report where their records go; a failure is a report, not an exception.
 
     A record that has no topic is a bad record: the writing tasks count and name it, as
@@ -280,7 +280,7 @@ class _Survey:
         self._skipped = list[Issue]()
         self._bad_records = self._bad_objects = 0
 
-    def run(self, store: Store, line: Line) -> Surveyed:
+    def run(self, store: Store, line: TaskChannel) -> Surveyed:
         """Read it to its end."""
         unit, job = self._unit, self._job
         steps = merging.steps(

@@ -55,11 +55,11 @@ class RestoreRun:
         settings: Settings,
         tell: Tell,
         stop: Stop,
-        world: Environment,
+        environment: Environment,
         agree: Agree | None = None,
         rehearsal: "DrillRun | None" = None,
     ) -> None:
-        frame = self._frame = RunContext.of("restore", settings, tell, stop, world)
+        frame = self._frame = RunContext.of("restore", settings, tell, stop, environment)
         self._agree, self._rehearsal = agree, rehearsal
         self._summary = frame.summary
         self._skip_list = SkipList(settings.skipped_file, frame.run)
@@ -106,7 +106,7 @@ class RestoreRun:
 
     def work(self, cluster: Cluster, store: Store, _lock: RunLock | None) -> bool:
         """Restore what is there, or what arrives until asked to stop."""
-        self._frame.world.run_tasks.begin()  # few restores have nothing to do, and discard it
+        self._frame.environment.run_tasks.begin()  # few restores have nothing to do, and discard it
         if self._frame.settings.follow:
             self._follow(cluster, store)
             return True
@@ -155,16 +155,16 @@ class RestoreRun:
                 self._summary.fail(error)
 
     def _plan(self, cluster: Cluster, store: Store) -> RestorePlan:
-        settings, world = self._frame.settings, self._frame.world
+        settings, environment = self._frame.settings, self._frame.environment
         check_idle(cluster, self._frame.group)
-        wiring.check_as_of(settings, world.clock.ms())
+        wiring.check_as_of(settings, environment.clock.ms())
         inventory, routes = self._take_stock(store), None
         if choose_topics(settings.transforms):
             routes = self._read_routes(store, inventory)
         planner = Planner(
             inventory,
             cluster,
-            now_ms=world.clock.ms(),
+            now_ms=environment.clock.ms(),
             routes=routes,
             backup=self._frame.backup,
             group=self._frame.group,
@@ -172,7 +172,7 @@ class RestoreRun:
         plan = asked(
             planner.plan(),
             cluster,
-            world.kafka.permissions(),
+            environment.kafka.permissions(),
             settings.replication_factor,
             # a run checks this with its first writer, and no client of ours may outlive the check
             asks_for_transactions=settings.exactly_once and settings.dry_run,
@@ -201,7 +201,7 @@ class RestoreRun:
             return self._rehearsal.inventory
         # whoever holds the lock may write beside the ledger: that it may not be read is no design
         read = known.read_if_allowed if settings.no_lock else known.read
-        said = read(store, layout, self._frame.world.clock, settings.asked)
+        said = read(store, layout, self._frame.environment.clock, settings.asked)
         found = listed(settings, store, settings.topics)
         self._say_foreign(found)
         for damage in said.all_damage():

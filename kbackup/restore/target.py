@@ -37,7 +37,7 @@ from kbackup.restore.plan import PlannedTopic, RestorePlan
 from kbackup.runs import wiring
 from kbackup.runs.position import Lane
 from kbackup.runs.report import OfRestore, PartitionReport
-from kbackup.spark.channel import Line, NotBegun
+from kbackup.spark.channel import NotBegun, TaskChannel
 
 _NEW_CONFIG: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 """Settings that brokers before 3.6 do not know, and do without."""
@@ -385,7 +385,7 @@ class TargetCount:
 
 
 def count(
-    kafka: Connection, group: str, written: Sequence[Written], line: Line
+    kafka: Connection, group: str, written: Sequence[Written], line: TaskChannel
 ) -> Iterator[TargetCount]:
     """Count the records between *before* and *after*; a task, because it may have much to read."""
     reader = kafka.reader(group)

@@ -42,7 +42,7 @@ from kbackup.restore.transform import Filtered, RecordFilter, malformed_records
 from kbackup.runs.dead_letters import DeadLetters
 from kbackup.runs.position import Cursor, digest
 from kbackup.runs.report import OfRestore, PartitionReport
-from kbackup.spark.channel import Line
+from kbackup.spark.channel import TaskChannel
 from kbackup.stores import Store, open_store
 
 _log: Final = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class RestorePartitionTask:
         job: RestoreJob,
         unit: RestoreUnit,
         store: Store,
-        line: Line,
+        line: TaskChannel,
         pace: Pace | None = None,
         letters: DeadLetters | None = None,
         skipped: tuple[Issue, ...] = (),
@@ -321,7 +321,7 @@ SIDE_BY_SIDE: Final = 16
 """
 
 
-def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Iterator[Report]:
+def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: TaskChannel) -> Iterator[Report]:
     """Work through *units*; a failure is a report, not an exception.
 
     Large ones go one after the other, each by a writer of its own, then small ones: those that
@@ -349,7 +349,7 @@ class _Task:
 
     job: RestoreJob
     store: Store
-    line: Line
+    line: TaskChannel
     pace: Pace | None
     outage: Outage
     taken: dict[Fence, TakenOverError] = field(default_factory=dict)

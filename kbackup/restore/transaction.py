@@ -34,7 +34,7 @@ from kbackup.restore.job import RestoreJob, RestoreUnit, spread
 from kbackup.runs.dead_letters import DeadLetters
 from kbackup.runs.position import NOTHING, Cursor, Lane, RestorePosition
 from kbackup.runs.report import OfRestore, PartitionReport
-from kbackup.spark.channel import Line
+from kbackup.spark.channel import TaskChannel
 from kbackup.spark.engine import TaskOptions, deal
 
 Report = PartitionReport[OfRestore]
@@ -428,7 +428,7 @@ def dealt_by_writer(
     return [[unit for share in dealt for unit in share] for dealt in deal(together, slots)]
 
 
-class Joint(UnitWriter, Line):
+class Joint(UnitWriter, TaskChannel):
     """What several units have written by one writer, and what they would commit and report.
 
     Attributes:
@@ -437,9 +437,9 @@ class Joint(UnitWriter, Line):
         settled: What became of units all of whose commits the cluster has, by target.
     """
 
-    def __init__(self, writer: Writer, line: Line) -> None:
+    def __init__(self, writer: Writer, line: TaskChannel) -> None:
         UnitWriter.__init__(self, writer)
-        Line.__init__(self, None)
+        TaskChannel.__init__(self, None)
         self.is_dirty = False
         self._found: dict[TopicPartition, Position | None] = {}
         self._line = line

@@ -480,7 +480,7 @@ class ComparisonPlan(Generic[U]):
 
 
 def compare(
-    world: Environment,
+    environment: Environment,
     task: Task[UnitCompared],
     planned: Sequence[ComparisonPlan[U]],
     summary: Summary,
@@ -489,7 +489,7 @@ def compare(
     """Run a task over the units of all partitions; yield the verdict on each, and sum them up."""
     units = [unit for each in planned for unit in each.units]
     reports: defaultdict[TopicPartition, list[UnitCompared]] = defaultdict(list)
-    for report in world.run_tasks(task, units, unheard, stop) if units else ():
+    for report in environment.run_tasks(task, units, unheard, stop) if units else ():
         if isinstance(report, NotBegun):
             summary.fail(report.failure)
             continue

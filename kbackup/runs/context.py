@@ -252,7 +252,7 @@ class RunContext:
     settings: Settings
     tell: Tell
     stop: Stop
-    world: Environment
+    environment: Environment
     started: datetime
     run: str
     summary: Summary
@@ -263,10 +263,10 @@ class RunContext:
 
     @classmethod
     def of(
-        cls, command: str, settings: Settings, tell: Tell, stop: Stop, world: Environment
+        cls, command: str, settings: Settings, tell: Tell, stop: Stop, environment: Environment
     ) -> Self:
         """Return the context of a new run of *command*, ``sink`` or ``restore``."""
-        started = world.clock.now()
+        started = environment.clock.now()
         run = history.new_run_id(started)
         summary = Summary(run, command)
         summary.facts["only_partitions"] = settings.partitions
@@ -275,7 +275,9 @@ class RunContext:
         backup = wiring.address(settings)
         layout = wiring.layout(settings)
         timings = Timings()
-        return cls(settings, tell, stop, world, started, run, summary, layout, timings, backup)
+        return cls(
+            settings, tell, stop, environment, started, run, summary, layout, timings, backup
+        )
 
     def __call__(
         self, command: RunCommand, beside: AbstractContextManager[object] | None = None
@@ -314,7 +316,7 @@ class RunContext:
         beside: AbstractContextManager[object],
         metrics: AbstractContextManager[object],
     ) -> None:
-        cluster, store = self.world.kafka.cluster(), open_store(self.world.store)
+        cluster, store = self.environment.kafka.cluster(), open_store(self.environment.store)
         self._identify(command, cluster, store)
         self._check_encryption(store)
         if self.settings.dry_run:
@@ -328,7 +330,7 @@ class RunContext:
             try:
                 has_begun = command.work(cluster, store, held)
             finally:
-                self.world.run_tasks.end()
+                self.environment.run_tasks.end()
             if held is not None and held.is_lost:
                 self.summary.fail(lost_lock())
             if has_begun:
@@ -342,7 +344,7 @@ class RunContext:
 
     def _identify(self, command: RunCommand, cluster: Cluster, store: Store) -> None:
         """Find out which backup it is; a sink gives it an id."""
-        address, now = self.backup.address, self.world.clock.now()
+        address, now = self.backup.address, self.environment.clock.now()
         is_sink = self.summary.command == "sink"
         if is_sink and not self.settings.dry_run:
             self.backup = identity.ensure(store, self.layout, address, now)
@@ -370,13 +372,13 @@ class RunContext:
 
     @property
     def _encryption(self) -> Encryption | None:
-        found = self.world.store.wrapper
+        found = self.environment.store.wrapper
         return found if isinstance(found, Encryption) else None
 
     def begin_encryption(self) -> None:
         """See to it that tasks have a data key to store objects with, where they need one."""
         if self._encryption is not None:
-            self._encryption.begin(open_store(self.world.store), self.run)
+            self._encryption.begin(open_store(self.environment.store), self.run)
 
     def fold_keys(self, store: Store) -> None:
         """Fold the data keys, where that is due."""
@@ -406,7 +408,7 @@ class RunContext:
             stop: Ends them in place of the run's own stop.
         """
         options["timings"] = self.timings
-        found = self.world.run_tasks(task, units, hear, stop or self.stop.event, **options)
+        found = self.environment.run_tasks(task, units, hear, stop or self.stop.event, **options)
         self.summary.facts["timings"] = replace(self.timings)
         return found
 

@@ -553,10 +553,10 @@ class RunMetrics:
             frame, settings = self._frame, self._frame.settings
             of = SINK if frame.summary.command == SINK.command else RESTORE
             this = ThisRestore.of(settings, [frame.group])
-            store = open_store(frame.world.store)
+            store = open_store(frame.environment.store)
             self._exporter = Exporter(
                 Watched(
-                    settings.url, store, frame.layout, frame.world.clock, settings.asked, of,
+                    settings.url, store, frame.layout, frame.environment.clock, settings.asked, of,
                     this if of is RESTORE and frame.group else None,
                 ),
                 self._own,

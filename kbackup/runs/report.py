@@ -174,8 +174,8 @@ class OfSink:
     """What only a sink reports.
 
     Attributes:
-        bookmark: What was committed beside the report's *committed*, None where it is nothing of
-            ours.
+        commit_metadata: What was committed beside the report's *committed*, None where it is
+            nothing of ours.
         gaps: Offsets that expired before they could be read, in order; no more than `GAPS_MOST`,
             the last of them.
         skipped: Offsets of records that were left out because they do not fit the layout, in
@@ -184,7 +184,7 @@ class OfSink:
             backed up, in seconds since the epoch; None where that is not known yet.
     """
 
-    bookmark: SinkPosition | None = None
+    commit_metadata: SinkPosition | None = None
     gaps: tuple[Span, ...] = ()
     skipped: tuple[Span, ...] = ()
     until: float | None = None

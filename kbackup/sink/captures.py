@@ -108,9 +108,9 @@ class GroupCaptures:
 
     def __init__(self, frame: RunContext, store: Store, account: SinkProgress) -> None:
         self._frame, self._settings, self._account = frame, frame.settings, account
-        self._kafka: Connection = frame.world.kafka
+        self._kafka: Connection = frame.environment.kafka
         self._store = store
-        self._stream = groups.group_stream(store, frame.layout, frame.world.clock)
+        self._stream = groups.group_stream(store, frame.layout, frame.environment.clock)
         self._routes = wiring.routes(frame.settings)
         self._own: frozenset[str] = frozenset()
         self._taken: _Taken | None = None
@@ -132,7 +132,7 @@ class GroupCaptures:
         """
         if self._settings.groups == NO_GROUPS:
             return
-        clock = self._frame.world.clock
+        clock = self._frame.environment.clock
         self._begun = clock.steady_s()
         self._taken = None
         try:
@@ -144,7 +144,7 @@ class GroupCaptures:
             self._drop(error)
 
     def _ask(self, cluster: Cluster, now_ms: int) -> _Taken:
-        asked, steady_s = self._settings.asked, self._frame.world.clock.steady_s()
+        asked, steady_s = self._settings.asked, self._frame.environment.clock.steady_s()
         names = {*asked.topics(cluster.topic_names())}
         topics = cluster.topics(
             names.difference(topics_of_drills(self._settings, cluster, self._store))
@@ -202,7 +202,7 @@ class GroupCaptures:
         """Take a capture if it is time, or store the one that was taken; for a run that follows."""
         if self._settings.groups == NO_GROUPS:
             return
-        now = self._frame.world.clock.steady_s()
+        now = self._frame.environment.clock.steady_s()
         if self._taken is not None:
             self.keep(is_last=False)
         elif self._begun is None or now - self._begun >= CAPTURE_S:
@@ -225,7 +225,7 @@ class GroupCaptures:
         if taken is None:
             return
         rows = {row.report.where: row for row in self._account.rows()}
-        clock = self._frame.world.clock
+        clock = self._frame.environment.clock
         has_waited = is_last or clock.steady_s() - taken.steady_s >= SETTLE_S
         found = {
             where: _lack(rows[where], end, has_waited=has_waited, is_last=is_last)
@@ -257,7 +257,7 @@ class GroupCaptures:
         lacks: Mapping[TopicPartition, str],
     ) -> Iterator[GroupEntry]:
         """Yield the rows of a capture, by the names that topics have in the bucket."""
-        run, now = self._frame.run, self._frame.world.clock.ms()
+        run, now = self._frame.run, self._frame.environment.clock.ms()
         cluster_id = self._frame.summary.facts.get("cluster_id", "")
         heads = {
             name: GroupEntry(
@@ -307,7 +307,7 @@ class AccessCapture:
 
     def turn(self) -> None:
         """Look whether it is time; for a run that follows."""
-        now = self._frame.world.clock.steady_s()
+        now = self._frame.environment.clock.steady_s()
         if self._looked is None or now - self._looked >= ACCESS_S:
             self.take()
 
@@ -315,10 +315,10 @@ class AccessCapture:
         """Ask the cluster, and store what it says if that differs from the newest bundle."""
         if not self._frame.settings.cluster_capture:
             return
-        self._looked = self._frame.world.clock.steady_s()
+        self._looked = self._frame.environment.clock.steady_s()
         try:
-            with closing(self._frame.world.kafka.access()) as asked:
-                found, failures = access.asked(asked, self._frame.world.clock.ms())
+            with closing(self._frame.environment.kafka.access()) as asked:
+                found, failures = access.asked(asked, self._frame.environment.clock.ms())
             if found.missing.keys() != {*access.PARTS}:
                 self._keep(found)
         except KbackupError as error:

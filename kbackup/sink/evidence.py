@@ -83,8 +83,8 @@ def confirm(
 def _is_changed(position: Position, values: str | None) -> bool:
     """Whether values are written now in another format than what was committed last."""
     # a run that died may have left a part of the next cut, in directories that no listing shows
-    bookmark = SinkPosition.read(position.metadata)
-    key = None if bookmark is None else bookmark.key
+    commit_metadata = SinkPosition.read(position.metadata)
+    key = None if commit_metadata is None else commit_metadata.key
     return values is not None and (key is None or not key.endswith(values))
 
 
@@ -338,8 +338,11 @@ def _of_other_layout(
 ) -> str | None:
     """Return the newest object below ``topics.dir`` that is known, if *layout* has no such name."""
     newest = max(ledger.objects.values(), key=lambda one: one.first, default=None)
-    bookmark = None if position is None else SinkPosition.read(position.metadata)
-    keys = (None if bookmark is None else bookmark.key, None if newest is None else newest.key)
+    commit_metadata = None if position is None else SinkPosition.read(position.metadata)
+    keys = (
+        None if commit_metadata is None else commit_metadata.key,
+        None if newest is None else newest.key,
+    )
     key = next((key for key in keys if key is not None), None)
     if key is None or not key.startswith(layout.prefix()) or layout.knows(key):
         return None

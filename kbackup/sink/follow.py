@@ -35,7 +35,7 @@ from kbackup.sink.job import Adopt, Examined, GaveUp, SinkJob, SinkUnit, recreat
 from kbackup.sink.start import HeldCut, outside
 from kbackup.sink.storing import TaskClients, connect
 from kbackup.sink.task import SinkPartitionTask
-from kbackup.spark.channel import Line
+from kbackup.spark.channel import TaskChannel
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class Watch:
         """Follow a partition from the start of *unit*; files are full with *size* records."""
         span = unit.span
         start = span.start_offset
-        own = OfSink(unit.bookmark)
+        own = OfSink(unit.commit_metadata)
         report = PartitionReport(unit.where, start, span.end_offset, start, own)
         return cls(report, unit.identity, size, unit.held, unit.kept, _wanted=size)
 
@@ -226,9 +226,9 @@ class Watch:
 
     def unit(self) -> SinkUnit:
         """Return what the next visit has to do."""
-        where, bookmark = self.report.where, self.report.own.bookmark
+        where, commit_metadata = self.report.where, self.report.own.commit_metadata
         span = Span(self.report.reached, self._log.end_offset)
-        return SinkUnit(where, span, bookmark, self.identity, self.held)
+        return SinkUnit(where, span, commit_metadata, self.identity, self.held)
 
     def visited(
         self,
@@ -251,7 +251,7 @@ class Watch:
             done = mine.done  # a visit that failed at once has not read what was done before it
         last = mine.done.last if done.last is None else done.last
         own = OfSink(
-            visit.own.bookmark,
+            visit.own.commit_metadata,
             (*mine.own.gaps, *visit.own.gaps)[-GAPS_MOST:],
             joined((*mine.own.skipped, *visit.own.skipped))[:SPANS_MOST],
             mine.own.until,
@@ -353,7 +353,7 @@ def deal(units: Sequence[SinkUnit], slots: int) -> list[list[TaskShare]]:
 
 
 def follow(
-    job: SinkJob, idle_ms: int, shares: Sequence[TaskShare], line: Line
+    job: SinkJob, idle_ms: int, shares: Sequence[TaskShare], line: TaskChannel
 ) -> Iterator[PartitionReport[OfSink]]:
     """Back up a share's partitions until asked to stop; yields one report each, at the end.
 
@@ -396,7 +396,7 @@ class FollowedPartitions:
     job: SinkJob
     share: TaskShare
     idle_s: float | None
-    line: Line
+    line: TaskChannel
     watches: dict[TopicPartition, Watch] = field(default_factory=dict)
     _cluster: Cluster | None = None  # one client as long as it answers
     _clients: TaskClients | None = None

@@ -77,7 +77,7 @@ class SinkUnit:
     """One partition's share of a run.
 
     Attributes:
-        bookmark: What was committed beside *span*'s start, None where it is nothing of ours.
+        commit_metadata: What was committed beside *span*'s start, None where it is nothing of ours.
         identity: Which topic it is; kept with each object and each position.
         held: The cuts of values in the bucket that are stored a second time, one after the other.
         kept: Offsets after *span*'s start that the bucket holds, or is known not to: no gap.
@@ -85,7 +85,7 @@ class SinkUnit:
 
     where: TopicPartition
     span: Span
-    bookmark: SinkPosition | None = None
+    commit_metadata: SinkPosition | None = None
     identity: TopicIdentity = UNKNOWN
     held: tuple[HeldCut, ...] = ()
     kept: tuple[Span, ...] = ()

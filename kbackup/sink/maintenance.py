@@ -66,8 +66,10 @@ class Repair:
 class RepairRun:
     """One repair, from settings to summary: an `RunCommand`."""
 
-    def __init__(self, settings: Settings, tell: Tell, stop: Stop, world: Environment) -> None:
-        self._frame = RunContext.of("sink", settings, tell, stop, world)
+    def __init__(
+        self, settings: Settings, tell: Tell, stop: Stop, environment: Environment
+    ) -> None:
+        self._frame = RunContext.of("sink", settings, tell, stop, environment)
         self._summary = self._frame.summary
 
     def __call__(self) -> Ended:
@@ -110,7 +112,7 @@ class RepairRun:
             places = _places(settings, cluster.topic_names())
             if left := lock.claim({routes.topic(place.topic) for place in places}):
                 raise all_locked(left)
-        self._frame.world.run_tasks.begin()
+        self._frame.environment.run_tasks.begin()
         for number, repairs in enumerate(_rounds(self._plan(cluster, store))):
             self._write(repairs, number, store)
         return False
@@ -125,7 +127,7 @@ class RepairRun:
     def _plan(self, cluster: Cluster, store: Store) -> list[Repair]:
         """Return what is to be written; a place that cannot be is an error of its own."""
         settings = self._frame.settings
-        plan = _Planner(settings, self._frame.world, cluster, store)
+        plan = _Planner(settings, self._frame.environment, cluster, store)
         found = []
         for place in dict.fromkeys(_places(settings, cluster.topic_names())):
             try:
@@ -226,7 +228,7 @@ class _Planner:
     """Finds the cut of each place."""
 
     settings: Settings
-    world: Environment
+    environment: Environment
     cluster: Cluster
     store: Store
     _known: dict[str, tuple[BackupState, Catalog]] = field(default_factory=dict)
@@ -285,7 +287,7 @@ class _Planner:
     def _of(self, name: str) -> tuple[BackupState, Catalog]:
         if name not in self._known:
             layout = wiring.layout(self.settings)
-            said = known.read(self.store, layout, self.world.clock, Asked([name]))
+            said = known.read(self.store, layout, self.environment.clock, Asked([name]))
             options = wiring.format_options(self.settings)
             self._known[name] = (
                 said,

@@ -49,13 +49,13 @@ def selection(settings: Settings) -> Selection:
 def job_of(frame: RunContext, group: str, schemas: SchemaSource) -> SinkJob:
     """Return the job of a run's tasks."""
     frame.begin_encryption()
-    settings, world = frame.settings, frame.world
+    settings, environment = frame.settings, frame.environment
     return SinkJob(
         run=frame.run,
-        kafka=world.kafka,
-        store=world.store,
+        kafka=environment.kafka,
+        store=environment.store,
         layout=wiring.layout(settings),
-        clock=world.clock,
+        clock=environment.clock,
         views=wiring.views(settings),
         partitioner=settings.partitioner_class,
         rule=wiring.rule(settings),
@@ -67,7 +67,7 @@ def job_of(frame: RunContext, group: str, schemas: SchemaSource) -> SinkJob:
         group=group,
         flush_tail=settings.flush_on_stop,
         nulls=wiring.nulls(settings),
-        errors=replace(error_policy(settings), is_secret=world.store.is_secret),
+        errors=replace(error_policy(settings), is_secret=environment.store.is_secret),
         schemas=schemas,
         backup=frame.backup.id,
     )
@@ -136,9 +136,9 @@ class SinkPartitionPlan:
             return None
         stands = self.position() or self.seen.committed
         keeps = stands is not None and stands.offset == self.start.offset
-        bookmark = SinkPosition.beside(stands) if keeps else None
+        commit_metadata = SinkPosition.beside(stands) if keeps else None
         span = Span(self.start.offset, self.seen.log.end_offset)
-        return SinkUnit(self.where, span, bookmark, self.identity, self._held())
+        return SinkUnit(self.where, span, commit_metadata, self.identity, self._held())
 
     def _held(self) -> tuple[HeldCut, ...]:
         """Return the cuts of values in the bucket that are stored a second time."""
@@ -152,9 +152,9 @@ class SinkPartitionPlan:
             start = self.start.offset
             kept = tuple(span for span in self.seen.kept if span.end_offset > start)
             return replace(unit, kept=kept)
-        bookmark = SinkPosition.beside(self.seen.committed)
+        commit_metadata = SinkPosition.beside(self.seen.committed)
         start = self.start.offset
-        return SinkUnit(self.where, Span(start, start), bookmark, self.identity)
+        return SinkUnit(self.where, Span(start, start), commit_metadata, self.identity)
 
     def position(self) -> Position | None:
         """Return what to set the group to before anything is read; None if it is right.
@@ -167,8 +167,11 @@ class SinkPartitionPlan:
         committed = self.seen.committed
         is_left_behind = committed is not None and committed.offset < self.start.offset
         if self.start.expired or is_left_behind:
-            if self.seen.is_confirmed and (bookmark := SinkPosition.beside(committed)) is not None:
-                return bookmark.position(self.start.offset)
+            if (
+                self.seen.is_confirmed
+                and (commit_metadata := SinkPosition.beside(committed)) is not None
+            ):
+                return commit_metadata.position(self.start.offset)
             if not self.start.expired and self.seen.has_objects:
                 return Position(self.start.offset)  # the next run compares it with the bucket
             again_to = Again(self.where, self._held()).to(self.start.offset)
@@ -201,11 +204,11 @@ class SinkPartitionPlan:
         # the next run then need only see that the object is there
         left = self.seen.inherited
         if not isinstance(left, Inherited):
-            bookmark = SinkPosition.beside(committed)
+            commit_metadata = SinkPosition.beside(committed)
             agrees = self.seen.stored_to == committed.offset
-            if bookmark is None or bookmark.at is not None or not agrees:
+            if commit_metadata is None or commit_metadata.at is not None or not agrees:
                 return None
-            return bookmark.position(committed.offset)
+            return commit_metadata.position(committed.offset)
         if left.counted[0].start_offset >= committed.offset:
             return None  # it is to be written again, so it is not what was stored last
         last = SinkPosition(left.counted[0].key, identity=self.identity, backup=self.backup)

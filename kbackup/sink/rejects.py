@@ -19,7 +19,7 @@ from kbackup.events import Warned
 from kbackup.pipeline.rows import BadRecord, Rows
 from kbackup.records import Span, TopicPartition, joined
 from kbackup.runs.dead_letters import CONTEXT, DeadLetters, with_headers
-from kbackup.spark.channel import Line
+from kbackup.spark.channel import TaskChannel
 
 _CLASS: Final = "org.apache.kafka.connect.sink.SinkTask"
 """In whose name Connect reports what a sink connector complains of."""
@@ -199,7 +199,7 @@ class Rejects:
     where: TopicPartition
     policy: ErrorPolicy
     run: str
-    line: Line
+    line: TaskChannel
     letters: DeadLetters | None = None
     is_reported: bool = False
     _bad: list[int] = field(default_factory=list)

@@ -61,8 +61,10 @@ NEWCOMERS_S: Final = 20.0
 class SinkRun:
     """One run, from settings to summary: an `RunCommand`."""
 
-    def __init__(self, settings: Settings, tell: Tell, stop: Stop, world: Environment) -> None:
-        frame = self._frame = RunContext.of("sink", settings, tell, stop, world)
+    def __init__(
+        self, settings: Settings, tell: Tell, stop: Stop, environment: Environment
+    ) -> None:
+        frame = self._frame = RunContext.of("sink", settings, tell, stop, environment)
         self._summary = frame.summary
         self._account = SinkProgress(self._summary)
         self._news = News(settings, self._summary, frame.tell)
@@ -96,7 +98,9 @@ class SinkRun:
     def preview(self, cluster: Cluster, store: Store) -> None:
         """Report what would be done with each topic and partition."""
         frame = self._frame
-        plan = make_plan(frame.settings, cluster, store, frame.world.clock, backup=frame.backup)
+        plan = make_plan(
+            frame.settings, cluster, store, frame.environment.clock, backup=frame.backup
+        )
         self._open(store).report(plan, cluster)
         routes = wiring.routes(frame.settings)
         for planned in accounting.plan_topics(plan, frame.layout, routes):
@@ -157,14 +161,18 @@ class SinkRun:
         return left
 
     def _back_up(self, cluster: Cluster, store: Store) -> None:
-        settings, world, layout = self._frame.settings, self._frame.world, self._frame.layout
+        settings, environment, layout = (
+            self._frame.settings,
+            self._frame.environment,
+            self._frame.layout,
+        )
         opening = self._open(store)
         captures = GroupCaptures(self._frame, store, self._account)
         bundle = AccessCapture(self._frame, store, self._account)
         captures.take(cluster, waits=not settings.follow)  # before the plan asks for end offsets
-        looked = world.clock.now().timestamp()
+        looked = environment.clock.now().timestamp()
         plan = make_plan(
-            settings, cluster, store, world.clock, likely=world.run_tasks.begin,
+            settings, cluster, store, environment.clock, likely=environment.run_tasks.begin,
             claim=self._claim, backup=self._frame.backup,
         )  # fmt: skip
         captures.know(plan.known.sinks)
@@ -197,7 +205,7 @@ class SinkRun:
         """Open the ledger, and return what enters the plan into it."""
         frame = self._frame
         routes = wiring.routes(frame.settings)
-        self._ledger = RunLedger(store, frame.layout, frame.run, frame.world.clock, routes)
+        self._ledger = RunLedger(store, frame.layout, frame.run, frame.environment.clock, routes)
         return Opening(frame.settings, self._summary, self._account, self._news, self._ledger)
 
     def record(self, store: Store) -> None:
@@ -232,7 +240,7 @@ class SinkRun:
             _log.warning("folding the ledger: %s", error)
 
     def _once(self, plan: SinkPlan, cluster: Cluster, store: Store, opening: Opening) -> None:
-        settings, clock = self._frame.settings, self._frame.world.clock
+        settings, clock = self._frame.settings, self._frame.environment.clock
         units: Sequence[SinkUnit] = plan.units()
         for _ in range(_ROUNDS):
             if not units or self._frame.stop.is_set():
@@ -290,12 +298,12 @@ class SinkRun:
         """Move the group past the gaps that tasks recorded, where one ends a backup."""
         if not (ends := self._account.gap_ends()):
             return
-        cluster = self._frame.world.kafka.cluster()
+        cluster = self._frame.environment.kafka.cluster()
         behind = {
-            where: Position(end) if bookmark is None else bookmark.position(end)
+            where: Position(end) if commit_metadata is None else commit_metadata.position(end)
             for where, position in cluster.committed(group, ends).items()
             if position.offset < (end := ends[where])
-            for bookmark in [SinkPosition.beside(position)]
+            for commit_metadata in [SinkPosition.beside(position)]
         }
         cluster.set_positions(group, behind)
 
@@ -428,7 +436,7 @@ class Newcomers:
         claim: Claim = no_others,
     ) -> None:  # fmt: skip
         self._claim = claim
-        self._frame, self._world, self._store = frame, frame.world, store
+        self._frame, self._world, self._store = frame, frame.environment, store
         self._opening, self._group = opening, plan.group
         self._known = {at.where: at.identity for at in plan.partitions}
         self._cluster: Cluster | None = None

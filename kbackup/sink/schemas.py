@@ -37,7 +37,7 @@ from kbackup.events import Warned
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.runs.report import Summary
-from kbackup.spark.channel import Line
+from kbackup.spark.channel import TaskChannel
 from kbackup.stores import Store
 
 MOST: Final = 20
@@ -113,7 +113,7 @@ class SchemaKeeper:
     layout: Layout
     clock: Clock
     run: str
-    line: Line
+    line: TaskChannel
     _settled: set[SchemaUse] = field(default_factory=set)
     _unknown: set[SchemaUse] = field(default_factory=set)  # of those settled
     _parts: set[tuple[str, str]] = field(default_factory=set)  # with a schema that is known

@@ -31,7 +31,7 @@ from kbackup.sink.keep import UploadDates, keep, keep_indexed, point
 from kbackup.sink.rejects import LeftOut
 from kbackup.sink.schemas import SchemaKeeper
 from kbackup.sink.start import Again
-from kbackup.spark.channel import Line
+from kbackup.spark.channel import TaskChannel
 from kbackup.stores import ObjectHead, Seals, Store, open_store
 from kbackup.stores.encrypted import DATA_KEY
 
@@ -256,7 +256,7 @@ class Placing:
     job: SinkJob
     unit: SinkUnit
     store: Store
-    line: Line
+    line: TaskChannel
     stored_as: TopicPartition = field(init=False)
     again: Again = field(init=False)
 
@@ -287,7 +287,7 @@ class Placing:
             span = Span(report.reached, next_offset)
             rows.append(ranged(PASSED, where, span, self.job.run, now_ms))
         self._check_again(closed)
-        before, newest = report.own.bookmark, None
+        before, newest = report.own.commit_metadata, None
         done = _with_read(report.done, closed)
         for file in closed.files:
             try:
@@ -303,14 +303,14 @@ class Placing:
         if newest is not None:
             done = replace(done, last=newest.last_offset)
         last = newest or before or SinkPosition()
-        bookmark = replace(
+        commit_metadata = replace(
             last, identity=self.unit.identity, again_to=self.again.to(next_offset),
             backup=self.job.backup, run=self.job.run, done=done, at=next_offset,
         )  # fmt: skip
         skipped = joined((*report.own.skipped, *left_out.bad))[:SPANS_MOST]
-        own = replace(report.own, bookmark=bookmark, skipped=skipped)
+        own = replace(report.own, commit_metadata=commit_metadata, skipped=skipped)
         return StoredFileSet(
-            where, self.stored_as.topic, rows, bookmark.position(next_offset),
+            where, self.stored_as.topic, rows, commit_metadata.position(next_offset),
             replace(report, committed=next_offset, done=done, own=own),
         )  # fmt: skip
 
@@ -399,7 +399,7 @@ class TaskClients:
             self.letters.close()
 
 
-def connect(job: SinkJob, line: Line, instead_of: TaskClients | None = None) -> TaskClients:
+def connect(job: SinkJob, line: TaskChannel, instead_of: TaskClients | None = None) -> TaskClients:
     """Open the clients of a task.
 
     Args:

@@ -45,7 +45,7 @@ from kbackup.sink.storing import (
     connect,
     storing,
 )
-from kbackup.spark.channel import Line
+from kbackup.spark.channel import TaskChannel
 from kbackup.stores import Names, Store
 from kbackup.transforms import Chain
 
@@ -74,7 +74,7 @@ class Filling(Protocol[Taken_contra]):
 
 
 def back_up(
-    job: SinkJob, units: Sequence[SinkUnit], line: Line
+    job: SinkJob, units: Sequence[SinkUnit], line: TaskChannel
 ) -> Iterator[PartitionReport[OfSink]]:
     """Work through *units* one after the other; a failure is a report, not an exception.
 
@@ -125,7 +125,7 @@ class SinkPartitionTask:
     job: SinkJob
     unit: SinkUnit
     clients: TaskClients
-    line: Line
+    line: TaskChannel
     report: PartitionReport[OfSink] = field(init=False)
     _told: float = field(init=False)
     _in_flight: Future[StoredFileSet] | None = None
@@ -140,7 +140,7 @@ class SinkPartitionTask:
         self._told = self.job.clock.steady_s()
         self.report = PartitionReport(
             unit.where, span.start_offset, span.end_offset, span.start_offset,
-            OfSink(unit.bookmark),
+            OfSink(unit.commit_metadata),
         )  # fmt: skip
 
     def fail(self, error: KbackupError) -> None:
@@ -232,8 +232,8 @@ class SinkPartitionTask:
         )  # fmt: skip
 
     def _files(self, stores: Storing) -> OpenFiles:
-        job, unit, bookmark = self.job, self.unit, self.report.own.bookmark
-        last = None if bookmark is None else bookmark.key
+        job, unit, commit_metadata = self.job, self.unit, self.report.own.commit_metadata
+        last = None if commit_metadata is None else commit_metadata.key
         views = [Conversion.of(spec, unit.where.topic) for spec in job.views]
         return OpenFiles(
             self._placing.stored_as, views, job.layout, job.spool_bytes, unit.identity,
@@ -395,23 +395,27 @@ def resumed(
     position: Position | None,
 ) -> PartitionReport[OfSink]:
     """Return *report* with what that task has committed, which is not read again."""
-    bookmark = SinkPosition.beside(position)
-    if position is None or bookmark is None or bookmark.run != job.run:
+    commit_metadata = SinkPosition.beside(position)
+    if position is None or commit_metadata is None or commit_metadata.run != job.run:
         return report
     return replace(
         report,
         committed=max(unit.span.start_offset, position.offset),
-        done=bookmark.done,
-        own=replace(report.own, bookmark=bookmark, skipped=_skipped(job, unit, store, bookmark)),
+        done=commit_metadata.done,
+        own=replace(
+            report.own,
+            commit_metadata=commit_metadata,
+            skipped=_skipped(job, unit, store, commit_metadata),
+        ),
     )
 
 
 def _skipped(
-    job: SinkJob, unit: SinkUnit, store: Store, bookmark: SinkPosition
+    job: SinkJob, unit: SinkUnit, store: Store, commit_metadata: SinkPosition
 ) -> tuple[Span, ...]:
     """Return what the task that this one replaces has left out; its own report is lost."""
-    is_visit = unit.bookmark is not None and unit.bookmark.run == bookmark.run
-    if is_visit or not bookmark.done.bad_records:
+    is_visit = unit.commit_metadata is not None and unit.commit_metadata.run == commit_metadata.run
+    if is_visit or not commit_metadata.done.bad_records:
         return ()
     where = unit.where
     stream = topic_stream(store, job.layout, job.routes.topic(where.topic), job.clock)

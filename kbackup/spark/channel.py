@@ -56,7 +56,7 @@ class Address:
         return f"Address({self.host}:{self.port})"
 
 
-class Hub:
+class ChannelServer:
     """The driver's end.  *hear* is called with each event, one at a time, from another thread.
 
     Attributes:
@@ -148,7 +148,7 @@ class Hub:
             _log.exception("showing %s", event.get("type"))
 
 
-class Line:
+class TaskChannel:
     """A task's end.  Also a context manager."""
 
     def __init__(self, address: Address | None) -> None:
@@ -171,7 +171,7 @@ class Line:
             return
         threading.Thread(target=self._listen, args=(self._socket,), daemon=True).start()
 
-    def __enter__(self) -> "Line":
+    def __enter__(self) -> "TaskChannel":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -231,7 +231,7 @@ class Line:
             self._came.notify_all()
 
 
-class Here(Line):
+class LocalChannel(TaskChannel):
     """The end of a task that works in the driver's own process, which hears nothing of it."""
 
     def __init__(self, stop: threading.Event) -> None:
@@ -281,7 +281,7 @@ _REMEMBERED: Final = 256
 
 
 @contextmanager
-def sent(line: Line) -> Iterator[None]:
+def sent(line: TaskChannel) -> Iterator[None]:
     """Send what this process warns of to the driver meanwhile."""
     logger, sender = logging.getLogger("kbackup"), _Sender(line)
     logger.addHandler(sender)
@@ -317,7 +317,7 @@ class _LogLine:
 
 
 class _Sender(logging.Handler):
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: TaskChannel) -> None:
         super().__init__(logging.WARNING)
         self._line = line
 
@@ -364,5 +364,5 @@ class NotBegun:
 
 R = TypeVar("R", bound=Report)
 
-Task = Callable[[Sequence[Any], Line], Iterator[R]]
+Task = Callable[[Sequence[Any], TaskChannel], Iterator[R]]
 """A module's function, from units and the line to the driver to a report for each unit."""

@@ -22,12 +22,12 @@ from kbackup.errors import Issue, KbackupError, SparkError, StoppedError
 from kbackup.events import Event, Plain, to_json
 from kbackup.spark.channel import (
     Address,
-    Hub,
-    Line,
+    ChannelServer,
     NotBegun,
     R,
     Report,
     Task,
+    TaskChannel,
     Timings,
     logged,
     sent,
@@ -123,7 +123,7 @@ def run(
     try:
         with translated():  # a Spark that was kept may have died since
             host = context.getConf().get("spark.driver.host")
-        hub = Hub(host, logged(hear))
+        hub = ChannelServer(host, logged(hear))
         finished, cut_off = threading.Event(), threading.Event()
         watcher = threading.Thread(
             target=_watch,
@@ -225,7 +225,7 @@ class _Job(Generic[R]):
             )
             yield to_json(error.issue())  # which any version understands
             return
-        with Line(self._address) as line, sent(line):
+        with TaskChannel(self._address) as line, sent(line):
             for units in shares:
                 yield from self._task(units, line)
 
@@ -237,7 +237,7 @@ def _build() -> str:
 
 def _watch(
     context: Any,
-    hub: Hub,
+    hub: ChannelServer,
     stop: threading.Event,
     finished: threading.Event,
     cut_off: threading.Event,

@@ -50,7 +50,7 @@ from kbackup.runs.compare import (
 from kbackup.runs.context import Environment
 from kbackup.runs.known import BackupState
 from kbackup.runs.report import Summary
-from kbackup.spark.channel import Line
+from kbackup.spark.channel import TaskChannel
 from kbackup.stores import (
     RememberedHeads,
     Store,
@@ -144,7 +144,9 @@ class SourceUnit:
     tombstones_ms: int = 0
 
 
-def source_task(job: SourceJob, units: Sequence[SourceUnit], line: Line) -> Iterator[UnitCompared]:
+def source_task(
+    job: SourceJob, units: Sequence[SourceUnit], line: TaskChannel
+) -> Iterator[UnitCompared]:
     """Compare *units* one after the other; a failure is a report, not an exception.
 
     Memory: few batches of the source, and where digests differ those objects that overlap.
@@ -421,7 +423,7 @@ def _rows_below(batch: pa.RecordBatch, offset: int) -> int:
 
 def against_source(
     settings: Settings,
-    world: Environment,
+    environment: Environment,
     known: BackupState,
     summary: Summary,
     stop: threading.Event,
@@ -443,7 +445,7 @@ def against_source(
             "leave transforms out if no sink has used them; else compare the target",
             property="transforms",
         )
-    cluster, store = world.kafka.cluster(), open_store(world.store)
+    cluster, store = environment.kafka.cluster(), open_store(environment.store)
     found = listing.list_backup(
         store, wiring.layout(settings), wiring.format_options(settings), topics=settings.topics,
         only_format=wiring.only_format(settings),
@@ -453,10 +455,10 @@ def against_source(
     topics = listing.chosen(settings.asked, {*found.topics(), *known.names}, found, place)
     planned = _Planner(settings, cluster, store, known, found, is_strict=is_strict).plan(topics)
     job = SourceJob(
-        world.kafka, world.store, wiring.reading(settings), settings.group or "kbackup-verify",
-        is_strict, world.clock.ms(),
+        environment.kafka, environment.store, wiring.reading(settings),
+        settings.group or "kbackup-verify", is_strict, environment.clock.ms(),
     )  # fmt: skip
-    yield from compare(world, partial(source_task, job), planned, summary, stop)
+    yield from compare(environment, partial(source_task, job), planned, summary, stop)
 
 
 class _Planner:

@@ -43,7 +43,7 @@ from kbackup.records import (
     TopicPartition,
     woven,
 )
-from kbackup.spark.channel import Line
+from kbackup.spark.channel import TaskChannel
 from kbackup.stores import ObjectHead, Store, StoreSettings, has_method, open_store, with_keyed
 
 _BAD: Final = (CorruptObjectError, IncompleteBackupError)
@@ -194,7 +194,7 @@ def _across(
 
 
 def verify_task(
-    place: StoreSettings, reading: ReadOptions, units: Sequence[VerifyUnit], line: Line
+    place: StoreSettings, reading: ReadOptions, units: Sequence[VerifyUnit], line: TaskChannel
 ) -> Iterator[Checked]:
     """Read *units* one after the other and report on each; bad ones raise no exception.
 

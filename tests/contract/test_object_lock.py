@@ -68,8 +68,8 @@ class Locked:
             "sink", bootstrap_servers="h:1", s3_bucket_name=self.bucket, topics="orders"
         ).settings  # fmt: skip
         lock = {name: int(text) if text.isdigit() else text for name, text in self.said.items()}
-        world = Environment(self.kafka, self.store(**lock), InTurn(), SystemClock())  # type: ignore[arg-type]
-        done = to_json(SinkRun(settings, lambda _: None, Stop(), world)())
+        environment = Environment(self.kafka, self.store(**lock), InTurn(), SystemClock())  # type: ignore[arg-type]
+        done = to_json(SinkRun(settings, lambda _: None, Stop(), environment)())
         assert [] == done["errors"]
         return int(done["exit_code"])
 
@@ -79,8 +79,8 @@ class Locked:
             "restore", bootstrap_servers="h:1", s3_bucket_name=self.bucket, rename="copy_of_$0"
         ).settings
         to = Standby()
-        world = Environment(to.target, self.store(**more), to.tasks, SystemClock())  # type: ignore[arg-type]
-        done = to_json(RestoreRun(settings, lambda _: None, Stop(), world)())
+        environment = Environment(to.target, self.store(**more), to.tasks, SystemClock())  # type: ignore[arg-type]
+        done = to_json(RestoreRun(settings, lambda _: None, Stop(), environment)())
         return int(done["exit_code"]), to.target.values("copy_of_orders")
 
     def typed(self, *words: str) -> Any:

@@ -91,8 +91,8 @@ class Bench:
         """Back up what is there, or plan it."""
         given = {"bootstrap_servers": "h:1", "s3_bucket_name": self.bucket, "topics": "orders"}
         settings = load("sink", **given, **options).settings
-        world = Environment(self.kafka, self.store, InTurn(), SystemClock())  # type: ignore[arg-type]
-        return to_json(SinkRun(settings, lambda _: None, Stop(), world)())
+        environment = Environment(self.kafka, self.store, InTurn(), SystemClock())  # type: ignore[arg-type]
+        return to_json(SinkRun(settings, lambda _: None, Stop(), environment)())
 
     def sinks(self) -> None:
         """A first run, a second one, one that continues without its group, and one that fails."""
@@ -114,8 +114,10 @@ class Bench:
             **options,
         ).settings  # fmt: skip
         standby = Standby()
-        world = Environment(standby.target, self.store, standby.tasks, SystemClock())  # type: ignore[arg-type]
-        assert 0 == to_json(RestoreRun(settings, lambda _: None, Stop(), world)())["exit_code"]
+        environment = Environment(standby.target, self.store, standby.tasks, SystemClock())  # type: ignore[arg-type]
+        assert (
+            0 == to_json(RestoreRun(settings, lambda _: None, Stop(), environment)())["exit_code"]
+        )
 
     def plan(self) -> None:
         """Plan a restore by the ledger, and without one: of objects that it does not know."""

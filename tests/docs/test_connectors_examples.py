@@ -39,14 +39,14 @@ def store() -> StoreSettings:
     return StoreSettings(f"memory://{uuid4()}")
 
 
-def world(kafka: Any, store: StoreSettings) -> Environment:
+def environment(kafka: Any, store: StoreSettings) -> Environment:
     return Environment(kafka, store, Standby().tasks, SystemClock())
 
 
 def sink(name: str, kafka: FakeKafka, store: StoreSettings, **options: object) -> dict[str, Any]:
     """Run an example; return its summary."""
     settings = load("sink", EXAMPLES / name, bootstrap_servers="h:1", no_lock=True, **options)
-    return to_json(SinkRun(settings.settings, lambda _: None, Stop(), world(kafka, store))())
+    return to_json(SinkRun(settings.settings, lambda _: None, Stop(), environment(kafka, store))())
 
 
 def kafka_with(topic: str, values: Sequence[bytes]) -> FakeKafka:

@@ -71,8 +71,8 @@ def sink(kafka: FakeKafka, store: StoreSettings, **options: Any) -> dict[str, An
     """Back the topic up."""
     given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "topics": "orders", **options}
     given["store_url"] = store.endpoint_url  # what other processes test has locks of its own
-    world = Environment(kafka, store, InTurn(), SystemClock())  # type: ignore[arg-type]
-    return to_json(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), world)())
+    environment = Environment(kafka, store, InTurn(), SystemClock())  # type: ignore[arg-type]
+    return to_json(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), environment)())
 
 
 @pytest.mark.parametrize(

@@ -87,8 +87,8 @@ def make(name: str, folder: Path) -> None:
     asked = settings(name, backup.settings.url)
 
     def sink() -> None:
-        world = Environment(kafka, backup.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
-        summary = to_json(SinkRun(asked, lambda _: None, Stop(), world)())
+        environment = Environment(kafka, backup.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
+        summary = to_json(SinkRun(asked, lambda _: None, Stop(), environment)())
         assert summary["exit_code"] in (0, 3), summary
 
     def write(count: int) -> None:

@@ -187,9 +187,9 @@ def test_full_records_go_into_another_registry(apicurio: LocalRegistry) -> None:
         kafka.values = {(where, at): value for at, value in enumerate(values)}
         place, standby = StoreSettings(f"memory://{uuid4()}"), Standby()
         given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True}
-        world = Environment(kafka, place, standby.tasks, standby.time)  # type: ignore[arg-type]
+        environment = Environment(kafka, place, standby.tasks, standby.time)  # type: ignore[arg-type]
         settings = load("sink", topics="people", schema_registry_url=source.url, **given).settings
-        assert 0 == to_json(SinkRun(settings, lambda _: None, Stop(), world)())["exit_code"]
+        assert 0 == to_json(SinkRun(settings, lambda _: None, Stop(), environment)())["exit_code"]
     target = connect(RegistrySettings((apicurio.url,), retries=1))
     for at in range(max(ids)):  # their ids are taken
         target.register(f"taken-{at}", RegisteredSchema(AVRO, json.dumps(fixed(at + 1))))
@@ -197,8 +197,8 @@ def test_full_records_go_into_another_registry(apicurio: LocalRegistry) -> None:
     settings = load(
         "restore", rename="copy_of_$0", schema_registry_url=apicurio.url, **given
     ).settings
-    world = Environment(standby.target, place, standby.tasks, standby.time)  # type: ignore[arg-type]
-    done = to_json(RestoreRun(settings, lambda _: None, Stop(), world)())
+    environment = Environment(standby.target, place, standby.tasks, standby.time)  # type: ignore[arg-type]
+    done = to_json(RestoreRun(settings, lambda _: None, Stop(), environment)())
 
     assert 0 == done["exit_code"], done
     new = {each["id"]: each["new_id"] for each in done["schemas"]}

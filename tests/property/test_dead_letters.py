@@ -71,8 +71,8 @@ def run_once(
     """One run of the task, as the driver would plan it."""
     found = positions.read(WHERE)
     start = 0 if found is None else found.offset
-    bookmark = None if found is None else SinkPosition.read(found.metadata)
-    unit = SinkUnit(WHERE, Span(start, reader.end_offset), bookmark)
+    commit_metadata = None if found is None else SinkPosition.read(found.metadata)
+    unit = SinkUnit(WHERE, Span(start, reader.end_offset), commit_metadata)
     job = SinkJob(
         run, KafkaSettings("-"), StoreSettings("-"), Layout(), SystemClock(), JSON, "default",
         "record", Rule(records=size), "group", errors=TOLERANT,

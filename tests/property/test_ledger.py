@@ -71,7 +71,7 @@ class World:
 class SkewedClock:
     """A `kbackup.clock.Clock` of a host that is wrong."""
 
-    world: World
+    environment: World
     skew_ms: int
 
     def now(self) -> datetime:
@@ -80,19 +80,19 @@ class SkewedClock:
 
     def ms(self) -> int:
         """As that host has it."""
-        return self.world.now + self.skew_ms
+        return self.environment.now + self.skew_ms
 
     def steady_s(self) -> float:
         """Nobody sets it."""
-        return self.world.now / 1000
+        return self.environment.now / 1000
 
 
 class SlowStore(MemoryStore):
     """Puts land late, or after their answer was given up; listings come page by page."""
 
-    def __init__(self, settings: StoreSettings, world: World) -> None:
+    def __init__(self, settings: StoreSettings, environment: World) -> None:
         super().__init__(settings)
-        self._world = world
+        self._world = environment
 
     def put(self, key: str, body: BinaryIO, *, sha256: str, metadata: Mapping[str, str],
             if_absent: bool = False, if_match: str | None = None) -> bool:  # fmt: skip
@@ -133,7 +133,7 @@ class SlowStore(MemoryStore):
 class Story:
     """Writers, folders and readers of one stream, each with a clock of its own."""
 
-    world: World  # what makes them take turns
+    environment: World  # what makes them take turns
     returned: set[int] = field(default_factory=set)  # the rows whose append has returned
     # rows that were returned before a reader began, and that it did not see
     overlooked: set[int] = field(default_factory=set)
@@ -141,16 +141,16 @@ class Story:
     def play(self) -> None:
         """Play three writers, two folders and a reader."""
         place = StoreSettings(f"memory://{uuid4()}")
-        store = SlowStore(place, self.world)
-        random = self.world.random
+        store = SlowStore(place, self.environment)
+        random = self.environment.random
         all_of_them: list[Callable[[], None]] = []
         for at in range(6):
             skew = random.randint(-14 * MINUTE, 14 * MINUTE)
-            clock = SkewedClock(self.world, skew)
+            clock = SkewedClock(self.environment, skew)
             stream = Stream(store, PREFIX, OBJECTS, clock)
             actor = (self._write, self._write, self._write, self._fold, self._fold, self._read)[at]
             all_of_them.append(lambda actor=actor, at=at, stream=stream: actor(at, stream))  # type: ignore[misc]
-        self.world.play(all_of_them)
+        self.environment.play(all_of_them)
         self._check(Stream(MemoryStore(place), PREFIX, OBJECTS, clock))
 
     def _write(self, writer: int, stream: Stream) -> None:

@@ -46,8 +46,8 @@ def run_once(
     """One run of the task, as the driver would plan it."""
     found = positions.read(WHERE)
     start = 0 if found is None else found.offset
-    bookmark = None if found is None else SinkPosition.read(found.metadata)
-    unit = SinkUnit(WHERE, Span(start, reader.end_offset), bookmark)
+    commit_metadata = None if found is None else SinkPosition.read(found.metadata)
+    unit = SinkUnit(WHERE, Span(start, reader.end_offset), commit_metadata)
     clients = TaskClients(store, positions, reader)  # type: ignore[arg-type]
     work = SinkPartitionTask(job(size, run), unit, clients, SilentLine())
     work.run()

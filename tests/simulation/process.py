@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from tests.simulation.determinism import Clock, SerialBeats
-from tests.simulation.product import Event, Line, deal, to_json
+from tests.simulation.product import Event, TaskChannel, deal, to_json
 
 REQUESTS_MAX = 20_000
 """A run that asks more often than this goes round in circles."""
@@ -144,7 +144,7 @@ class Tasks:
         return [report for share in shares for report in self._process.attempt(task, share, hear)]
 
 
-class _Line(Line):
+class _Line(TaskChannel):
     """A line that is a function call; a task that follows is asked to stop after some turns."""
 
     def __init__(self, hear: Callable[[Event], None], process: Process) -> None:

@@ -79,7 +79,7 @@ from kbackup.sink.maintenance import RepairRun
 from kbackup.sink.plan import make_plan
 from kbackup.sink.run import SinkRun
 from kbackup.sink.start import Evidence, Start, decide
-from kbackup.spark.channel import Line
+from kbackup.spark.channel import TaskChannel
 from kbackup.spark.engine import deal
 from kbackup.stores import ObjectHead, Store, StoredObject
 from kbackup.stores.encrypted import MAGIC, EncryptedStore
@@ -123,7 +123,6 @@ __all__ = [
     "KafkaSettings",
     "KbackupError",
     "Layout",
-    "Line",
     "LockedError",
     "LogFormat",
     "LogStartMovedError",
@@ -156,6 +155,7 @@ __all__ = [
     "Stream",
     "Summary",
     "TakenOverError",
+    "TaskChannel",
     "TimestampType",
     "Topic",
     "TopicChangedError",

@@ -46,8 +46,8 @@ class Bench:
             "format_class": "json", "value_converter_schemas_enable": False, "flush_size": size,
             **options,
         }  # fmt: skip
-        world = Environment(self.kafka, self.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
-        return to_json(SinkRun(_settings(**given), lambda _: None, Stop(), world)())
+        environment = Environment(self.kafka, self.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
+        return to_json(SinkRun(_settings(**given), lambda _: None, Stop(), environment)())
 
     def set_back(self, offset: int) -> None:
         """Set the group's offset, as Kafka's own tools do."""

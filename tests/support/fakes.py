@@ -18,7 +18,7 @@ from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.storing import TaskClients
 from kbackup.sink.task import SinkPartitionTask
-from kbackup.spark.channel import Line
+from kbackup.spark.channel import TaskChannel
 from kbackup.stores import Store
 
 
@@ -109,7 +109,7 @@ class CrashError(BaseException):
     """The process died here: nothing behind this point happened."""
 
 
-class SilentLine(Line):
+class SilentLine(TaskChannel):
     """A line to no driver that remembers what was told."""
 
     def __init__(self) -> None:

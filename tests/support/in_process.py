@@ -20,7 +20,7 @@ from unittest.mock import patch
 from kbackup.cli import main, root
 from kbackup.runs import context
 from kbackup.spark import engine
-from kbackup.spark.channel import Hub, Line
+from kbackup.spark.channel import ChannelServer, TaskChannel
 from tests.support.command import Kbackup, Result
 from tests.support.waits import shortened
 
@@ -87,7 +87,7 @@ def _run(
     from pyspark import cloudpickle
 
     orders = options.get("orders")
-    hub = Hub("127.0.0.1", hear)
+    hub = ChannelServer("127.0.0.1", hear)
     is_over = threading.Event()
 
     def watch() -> None:
@@ -100,7 +100,7 @@ def _run(
 
     def work(share: bytes) -> list[Any]:
         mine, given = pickle.loads(share)  # as it crosses processes
-        with Line(hub.address) as line:
+        with TaskChannel(hub.address) as line:
             return list(mine(given, line))
 
     watcher = threading.Thread(target=watch)

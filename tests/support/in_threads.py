@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from kbackup.events import Event, Plain
-from kbackup.spark.channel import Hub, Line, R, Task
+from kbackup.spark.channel import ChannelServer, R, Task, TaskChannel
 from kbackup.spark.engine import Deal, deal
 
 
@@ -39,11 +39,11 @@ class InThreads:
         """`RunTasks`."""
         del slices_per_core, timings
         self.jobs += 1
-        hub = Hub("127.0.0.1", hear)
+        hub = ChannelServer("127.0.0.1", hear)
         reports: list[R] = []
 
         def work(share: Sequence[Any]) -> None:
-            with Line(hub.address) as line:
+            with TaskChannel(hub.address) as line:
                 reports.extend(pickle.loads(pickle.dumps(list(task(share, line)))))
 
         threads = [

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kbackup.events import Event, Plain, to_json
-from kbackup.spark.channel import Here, R, Task
+from kbackup.spark.channel import LocalChannel, R, Task
 from kbackup.spark.engine import Deal, deal
 
 
@@ -39,7 +39,7 @@ class InTurn:
         ]
 
 
-class _Heard(Here):
+class _Heard(LocalChannel):
     """A line that is a function call."""
 
     def __init__(self, hear: Callable[[Event], None], stop: threading.Event) -> None:

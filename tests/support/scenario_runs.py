@@ -13,7 +13,7 @@ from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from object_content import Line, content
+from object_content import TaskChannel, content
 from scenario_files import BYTES, STRING, Given, Scenario, each_value, is_decimal, plain, raw
 
 from kbackup.events import to_json
@@ -253,7 +253,9 @@ class Bench:
                 rows = content(key, objects[key]).rows
                 values = found.setdefault(directory, [])
                 texts = [
-                    r.text if isinstance(r, Line) else json.dumps(plain(r), default=str).encode()
+                    r.text
+                    if isinstance(r, TaskChannel)
+                    else json.dumps(plain(r), default=str).encode()
                     for r in rows
                 ]
                 values += [form(parsed(text)) for text in texts]

@@ -40,8 +40,8 @@ def back_up(
     settings = load(
         "sink", bootstrap_servers="h:1", topics=topic, s3_bucket_name="b", no_lock=True, **given
     ).settings
-    world = Environment(kafka, store, Standby().tasks, SystemClock())  # type: ignore[arg-type]
-    done = to_json(SinkRun(settings, lambda _: None, Stop(), world)())
+    environment = Environment(kafka, store, Standby().tasks, SystemClock())  # type: ignore[arg-type]
+    done = to_json(SinkRun(settings, lambda _: None, Stop(), environment)())
     assert done["records"] == len(values), done
     return kafka
 
@@ -62,8 +62,8 @@ class Copy:
             **options,
         ).settings  # fmt: skip
         standby = self.standby
-        world = Environment(standby.target, self._store, standby.tasks, standby.time)  # type: ignore[arg-type]
-        return to_json(RestoreRun(settings, telling(self.told), Stop(), world)())
+        environment = Environment(standby.target, self._store, standby.tasks, standby.time)  # type: ignore[arg-type]
+        return to_json(RestoreRun(settings, telling(self.told), Stop(), environment)())
 
     def values(self) -> list[bytes | None]:
         """The values of the copy."""

@@ -108,13 +108,13 @@ class Standby:
         stop = Stop()
         ticks = Ticks(self.time, happens, stop)
         stop.event = ticks
-        world = Environment(
+        environment = Environment(
             self.target,  # type: ignore[arg-type]
             store or self.backup.settings,
             self.tasks,
             self.time,
         )
-        self.run = RestoreRun(settings, telling(self.told), stop, world, agree)
+        self.run = RestoreRun(settings, telling(self.told), stop, environment, agree)
         try:
             return to_json(self.run())
         finally:

@@ -16,7 +16,7 @@ from backup_samples import (
 from kbackup.events import to_json
 from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.report import Summary
-from kbackup.spark.channel import Line
+from kbackup.spark.channel import TaskChannel
 from kbackup.verify.run import Notes, Read, verify
 from kbackup.verify.task import verify_task
 
@@ -83,7 +83,7 @@ class Verified:
 
 def here(backup: Backup, reading: ReadOptions) -> Read:
     """Return the task, run in this process in place of Spark."""
-    return lambda units: [*verify_task(backup.settings, reading, units, Line(None))]
+    return lambda units: [*verify_task(backup.settings, reading, units, TaskChannel(None))]
 
 
 def offsets(verified: Verified) -> list[list[int]]:

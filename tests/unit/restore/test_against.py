@@ -57,9 +57,9 @@ def compared(of: Restoring, **options: Any) -> Beside:
     """Compare the copy with the backup."""
     kafka: Any = of.cluster
     run_tasks: Any = InThreads()
-    world = Environment(kafka, of.backup.settings, run_tasks, SystemClock())
+    environment = Environment(kafka, of.backup.settings, run_tasks, SystemClock())
     summary = Summary("r", "restore verify")
-    rows = [*against_target(of.settings(**options), world, summary, Event())]
+    rows = [*against_target(of.settings(**options), environment, summary, Event())]
     ended = summary.finish()
     errors = [str(one) for one in ended.errors]
     advice, warnings = [one.do for one in ended.errors], [one.code for one in ended.warnings]

@@ -59,8 +59,8 @@ class Rehearsing:
         given = {"bootstrap_servers": "-", "s3_bucket_name": "b", **options}
         settings = loading.load("drill", options=given, files=(), environ={}, extra=extra).settings
         run_tasks: Any = self.of.tasks
-        world = Environment(self.cluster, self.of.backup.settings, run_tasks, self.of.time)
-        return DrillRun(settings, telling(self.of.told), self.stop, world, asked)()
+        environment = Environment(self.cluster, self.of.backup.settings, run_tasks, self.of.time)
+        return DrillRun(settings, telling(self.of.told), self.stop, environment, asked)()
 
     def capture(self, **stood: int) -> None:
         """Store where groups stood."""

@@ -281,13 +281,13 @@ def run_of(standby: Standby, properties: dict[str, str], stop: Stop, **options: 
         "restore", options=given, files=(), environ={},
         extra=[f"{name}={value}" for name, value in properties.items()],
     ).settings  # fmt: skip
-    world = Environment(
+    environment = Environment(
         standby.target,  # type: ignore[arg-type]
         standby.backup.settings,
         standby.tasks,
         standby.time,
     )
-    return to_json(RestoreRun(settings, telling(standby.told), stop, world)())
+    return to_json(RestoreRun(settings, telling(standby.told), stop, environment)())
 
 
 def test_a_plan_names_the_topics_and_a_run_writes_them(standby: Standby) -> None:

@@ -111,9 +111,9 @@ def test_a_restore_that_is_refused_lets_go_of_the_spark_it_has_begun_to_start() 
     }  # fmt: skip
     settings = loading.load("restore", options=options, files=(), environ={}).settings
     store = StoreSettings(f"memory://{uuid4()}")
-    world = Environment(FakeTarget(), store, tasks, SystemClock())  # type: ignore[arg-type]
+    environment = Environment(FakeTarget(), store, tasks, SystemClock())  # type: ignore[arg-type]
 
-    summary = to_json(RestoreRun(settings, lambda _: None, Stop(), world)())
+    summary = to_json(RestoreRun(settings, lambda _: None, Stop(), environment)())
 
     assert (7, ["begin", "end"]) == (summary["exit_code"], tasks.asked)
 
@@ -125,8 +125,8 @@ def test_a_task_that_cannot_begin_is_an_error_of_the_run() -> None:
     run = a_run([])
     error = SparkError("driver and workers have different versions of kbackup")
     nothing: Any = lambda *_, **__: [NotBegun(error.issue())]  # noqa: E731
-    world = replace(run._frame.world, run_tasks=nothing)
-    run._frame = replace(run._frame, world=world)
+    environment = replace(run._frame.environment, run_tasks=nothing)
+    run._frame = replace(run._frame, environment=environment)
 
     there: Any = restoring.cluster
     run._write(restoring.plan(), there, restoring.store)
@@ -144,7 +144,7 @@ def test_an_audit_that_a_stop_has_cut_short_was_not_made() -> None:
     restoring.cluster.logs[COPY].rows.append({"value": b"somebody's"})
     run = a_run([])
     stopped: Any = lambda *_, **__: []  # noqa: E731
-    run._frame = replace(run._frame, world=replace(run._frame.world, run_tasks=stopped))
+    run._frame = replace(run._frame, environment=replace(run._frame.environment, run_tasks=stopped))
 
     there: Any = restoring.cluster
     run._audit(plan, there, reports)
@@ -175,9 +175,9 @@ def test_a_restore_that_may_lock_has_to_read_the_ledger(
         "rename": "copy_of_$0", "lock_dir": str(tmp_path),
     }  # fmt: skip
     settings = loading.load("restore", options=options, files=(), environ={}).settings
-    world = Environment(FakeTarget(), restoring.backup.settings, Counted(), SystemClock())  # type: ignore[arg-type]
+    environment = Environment(FakeTarget(), restoring.backup.settings, Counted(), SystemClock())  # type: ignore[arg-type]
 
-    summary = to_json(RestoreRun(settings, lambda _: None, Stop(), world)())
+    summary = to_json(RestoreRun(settings, lambda _: None, Stop(), environment)())
 
     assert (6, "store") == (summary["exit_code"], summary["errors"][0]["code"])
 
@@ -205,9 +205,9 @@ def test_what_only_format_leaves_out_is_exit_3() -> None:
         "rename": "copy_of_$0", "only_format": "json", "dry_run": True,
     }  # fmt: skip
     settings = loading.load("restore", options=options, files=(), environ={}).settings
-    world = Environment(FakeTarget(), restoring.backup.settings, Counted(), SystemClock())  # type: ignore[arg-type]
+    environment = Environment(FakeTarget(), restoring.backup.settings, Counted(), SystemClock())  # type: ignore[arg-type]
 
-    summary = to_json(RestoreRun(settings, lambda _: None, Stop(), world)())
+    summary = to_json(RestoreRun(settings, lambda _: None, Stop(), environment)())
 
     assert (3, {"other_format_objects": 1}) == (summary["exit_code"], summary["skipped"])
 

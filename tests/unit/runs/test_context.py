@@ -86,8 +86,10 @@ class Running:
         settings = loading.load("restore", options=given, files=(), environ={}).settings
         kafka: Any = SimpleNamespace(cluster=lambda: None)
         tasks: Any = self
-        world = Environment(kafka, self.store, tasks, SystemClock())
-        return FailingCommand(RunContext.of("restore", settings, lambda _: None, self.stop, world))
+        environment = Environment(kafka, self.store, tasks, SystemClock())
+        return FailingCommand(
+            RunContext.of("restore", settings, lambda _: None, self.stop, environment)
+        )
 
     @property
     def locks(self) -> list[str]:

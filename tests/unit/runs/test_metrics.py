@@ -390,8 +390,8 @@ class Run:
         self.store = StoreSettings(f"memory://{uuid4()}")
         kafka: Any = SimpleNamespace(cluster=lambda: None)
         tasks: Any = SimpleNamespace(end=lambda: None)
-        world = Environment(kafka, self.store, tasks, HandClock(NOW.timestamp() * 1000))
-        self.context = RunContext.of("restore", settings, telling(self.told), Stop(), world)
+        environment = Environment(kafka, self.store, tasks, HandClock(NOW.timestamp() * 1000))
+        self.context = RunContext.of("restore", settings, telling(self.told), Stop(), environment)
 
     def __call__(self) -> int:
         """Run; its exit code."""

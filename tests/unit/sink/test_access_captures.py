@@ -59,7 +59,7 @@ def configured(*, asked: bool = True) -> Settings:
     ).settings
 
 
-def world(kafka: FakeKafka, store: StoreSettings, clock: Clock) -> Environment:
+def environment(kafka: FakeKafka, store: StoreSettings, clock: Clock) -> Environment:
     """What a run works with."""
     return Environment(kafka, store, InThreads(), clock)  # type: ignore[arg-type]
 
@@ -67,7 +67,7 @@ def world(kafka: FakeKafka, store: StoreSettings, clock: Clock) -> Environment:
 def back_up(kafka: FakeKafka, store: StoreSettings, *, asked: bool = True) -> Ended:
     """A sink's summary."""
     return SinkRun(
-        configured(asked=asked), telling([]), Stop(), world(kafka, store, SystemClock())
+        configured(asked=asked), telling([]), Stop(), environment(kafka, store, SystemClock())
     )()
 
 
@@ -192,7 +192,9 @@ def test_a_bundle_of_a_later_version_is_refused(store: StoreSettings) -> None:
 def test_a_run_that_follows_looks_every_ten_minutes(kafka: FakeKafka, store: StoreSettings) -> None:
     """A change that is undone within them is not seen; one that stays is."""
     clock = HandClock()
-    frame = RunContext.of("sink", configured(), telling([]), Stop(), world(kafka, store, clock))
+    frame = RunContext.of(
+        "sink", configured(), telling([]), Stop(), environment(kafka, store, clock)
+    )
     capture = AccessCapture(frame, open_store(store), SinkProgress(frame.summary))
     found = []
     for _ in range(3):

@@ -36,8 +36,8 @@ class Backup:
         self.kafka.faults = {self.wheres[0]: StoreError("put", "503")} if fails else {}
         self.kafka.append(self.wheres[0], 1)
         host = HandClock(self.clock.at_ms, ahead_s * 1000)
-        world = Environment(self.kafka, self.store, InThreads(), host)  # type: ignore[arg-type]
-        summary = to_json(SinkRun(self._settings(**options), lambda _: None, Stop(), world)())
+        environment = Environment(self.kafka, self.store, InThreads(), host)  # type: ignore[arg-type]
+        summary = to_json(SinkRun(self._settings(**options), lambda _: None, Stop(), environment)())
         assert (6 if fails else 0) == summary["exit_code"], summary
         return summary
 

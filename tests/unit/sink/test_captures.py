@@ -50,8 +50,8 @@ def back_up(kafka: FakeKafka, store: StoreSettings, **options: object) -> dict[s
     """A sink's summary."""
     given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
     settings = load("sink", **{"topics": "orders", **given}).settings
-    world = Environment(kafka, store, InThreads(), SystemClock())  # type: ignore[arg-type]
-    return to_json(SinkRun(settings, telling([]), Stop(), world)())
+    environment = Environment(kafka, store, InThreads(), SystemClock())  # type: ignore[arg-type]
+    return to_json(SinkRun(settings, telling([]), Stop(), environment)())
 
 
 def captured(store: StoreSettings) -> Captures:
@@ -294,8 +294,8 @@ def following(
         "follow": True, "rotate_idle_ms": 50, **options,
     }  # fmt: skip
     stop = Stop()
-    world = Environment(kafka, store, InThreads(), SystemClock())  # type: ignore[arg-type]
-    run = SinkRun(load("sink", **given).settings, telling([]), stop, world)
+    environment = Environment(kafka, store, InThreads(), SystemClock())  # type: ignore[arg-type]
+    run = SinkRun(load("sink", **given).settings, telling([]), stop, environment)
     summary: dict[str, Any] = {}
     thread = Thread(target=lambda: summary.update(to_json(run())))
     thread.start()

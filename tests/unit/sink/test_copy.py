@@ -113,11 +113,11 @@ class Source:
 
     def sink(self, *topics: str) -> None:
         """Run a sink to its end."""
-        world = Environment(self.kafka, self.settings, InThreads(), self.clock)  # type: ignore[arg-type]
+        environment = Environment(self.kafka, self.settings, InThreads(), self.clock)  # type: ignore[arg-type]
         given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True}
         names = list(topics or ("orders", "audit"))
         settings = load("sink", topics=names, flush_size=7, **given).settings
-        summary = to_json(SinkRun(settings, lambda _: None, Stop(), world)())
+        summary = to_json(SinkRun(settings, lambda _: None, Stop(), environment)())
         assert 0 == summary["exit_code"], summary
 
     def grow(self) -> None:

@@ -81,14 +81,14 @@ def run_once(
     reader = FakeReader(log)
     first = start(log, positions, store, clock, layout).offset
     position = positions.read(WHERE)
-    bookmark = None if position is None else SinkPosition.read(position.metadata)
+    commit_metadata = None if position is None else SinkPosition.read(position.metadata)
     if position is not None and position.offset > first:
         del positions.positions[WHERE]  # as the driver sets the group back
     job = SinkJob(
         str(uuid4()), KafkaSettings("-"), StoreSettings("-"), layout, clock, tuple(views),
         "upload_date", "record", Rule(records=size), "group",
     )  # fmt: skip
-    unit = SinkUnit(WHERE, Span(first, reader.end_offset), bookmark)
+    unit = SinkUnit(WHERE, Span(first, reader.end_offset), commit_metadata)
     work = SinkPartitionTask(job, unit, TaskClients(store, positions, reader), SilentLine())  # type: ignore[arg-type]
     work.run()
     return work.report

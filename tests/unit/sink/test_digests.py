@@ -35,8 +35,8 @@ def stored(tmp_path: Path, text: str, **given: Any) -> Backup:
     kafka.create("orders", 25)
     options = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "topics": "orders"}
     settings = load("sink", path, **options, no_lock=True, flush_size=10, **given).settings
-    world = Environment(kafka, backup.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
-    assert 0 == to_json(SinkRun(settings, telling([]), Stop(), world)())["exit_code"]
+    environment = Environment(kafka, backup.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
+    assert 0 == to_json(SinkRun(settings, telling([]), Stop(), environment)())["exit_code"]
     return backup
 
 

@@ -33,10 +33,10 @@ def test_an_encrypted_backup_is_copied_as_it_is_stored(tmp_path: Path) -> None:
     kafka, stored = FakeKafka(), StoreSettings(f"memory://{uuid4()}")
     kafka.create("orders", 12)
     there = replace(stored, wrapper=sinks(tmp_path, key))
-    world = Environment(kafka, there, InThreads(), HandClock())  # type: ignore[arg-type]
+    environment = Environment(kafka, there, InThreads(), HandClock())  # type: ignore[arg-type]
     given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True}
     settings = load("sink", topics=["orders"], flush_size=5, **given).settings
-    assert 0 == SinkRun(settings, lambda _: None, Stop(), world)().exit_code
+    assert 0 == SinkRun(settings, lambda _: None, Stop(), environment)().exit_code
     place, summary = StoreSettings(f"memory://{uuid4()}"), Summary("r", "sink copy")
 
     copy = CopyRun(

@@ -22,7 +22,7 @@ from kbackup.runs.report import GAPS_MOST, OfSink, PartitionReport
 from kbackup.sink.follow import FollowedPartitions, TaskShare, Watch, deal, follow
 from kbackup.sink.job import Adopt, Examined, GaveUp, SinkJob, SinkUnit
 from kbackup.sink.start import HeldCut
-from kbackup.spark.channel import Hub, Line
+from kbackup.spark.channel import ChannelServer, TaskChannel
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.fake_kafka import FakeKafka
 from tests.support.fakes import SilentLine
@@ -361,8 +361,8 @@ def test_a_task_that_loses_its_line_fails(is_asked: bool) -> None:
     task = Task(kafka, wheres)
     shares = [task.following.share]
     heard = threading.Event()
-    hub = Hub("127.0.0.1", lambda _: heard.set())
-    with Line(hub.address) as line:
+    hub = ChannelServer("127.0.0.1", lambda _: heard.set())
+    with TaskChannel(hub.address) as line:
         line.tell(GaveUp())
         assert heard.wait(60)
         if is_asked:
@@ -380,11 +380,11 @@ def test_a_task_that_loses_its_line_fails(is_asked: bool) -> None:
 
 def test_a_task_that_never_had_a_line_fails() -> None:
     """A task that never had a line to the driver fails, since it could not be stopped."""
-    hub = Hub("127.0.0.1", lambda _: None)
+    hub = ChannelServer("127.0.0.1", lambda _: None)
     hub.close()
     task = Task(FakeKafka(), [])
 
-    with Line(hub.address) as line, pytest.raises(SparkError, match="lost its connection"):
+    with TaskChannel(hub.address) as line, pytest.raises(SparkError, match="lost its connection"):
         list(follow(task.following.job, 1000, [task.following.share], line))
 
 

@@ -216,7 +216,7 @@ def test_a_group_set_back_is_not_marked_with_an_object_that_comes_after_it(confi
 
     assert at.position() is None
     assert unit is not None
-    assert (3, None) == (unit.span.start_offset, unit.bookmark)
+    assert (3, None) == (unit.span.start_offset, unit.commit_metadata)
 
 
 def test_a_connector_that_took_over_again_is_believed_again(config: Path) -> None:

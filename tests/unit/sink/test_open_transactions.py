@@ -41,16 +41,16 @@ class Backup:
         """The summary of a run, a minute after the last."""
         self.clock.pass_s(60)
         given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
-        world = Environment(self.kafka, self.store, InThreads(), self.clock)  # type: ignore[arg-type]
+        environment = Environment(self.kafka, self.store, InThreads(), self.clock)  # type: ignore[arg-type]
         settings = load("sink", topics=["orders"], **given).settings
-        return to_json(SinkRun(settings, lambda _: None, Stop(), world)())
+        return to_json(SinkRun(settings, lambda _: None, Stop(), environment)())
 
     def restore_plan(self, **options: object) -> dict[str, Any]:
         """The summary of a plan to restore it."""
         given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "dry_run": True, **options}
-        world = Environment(self.kafka, self.store, InThreads(), self.clock)  # type: ignore[arg-type]
+        environment = Environment(self.kafka, self.store, InThreads(), self.clock)  # type: ignore[arg-type]
         settings = load("restore", topics=["orders"], rename="copy_of_$0", **given).settings
-        return to_json(RestoreRun(settings, lambda _: None, Stop(), world)())
+        return to_json(RestoreRun(settings, lambda _: None, Stop(), environment)())
 
     def status(self, max_age_s: float) -> dict[str, Any]:
         """What ``sink status`` says."""
@@ -268,8 +268,8 @@ def test_what_the_backup_has_passed_is_held_up_no_longer(backup: Backup) -> None
     settings = load(
         "sink", topics_regex="ord.*", bootstrap_servers="h:1", s3_bucket_name="b", no_lock=True
     ).settings
-    world = Environment(backup.kafka, backup.store, InThreads(), backup.clock)  # type: ignore[arg-type]
-    SinkRun(settings, lambda _: None, Stop(), world)()
+    environment = Environment(backup.kafka, backup.store, InThreads(), backup.clock)  # type: ignore[arg-type]
+    SinkRun(settings, lambda _: None, Stop(), environment)()
 
     plan = backup.restore_plan()
 

@@ -27,8 +27,8 @@ def test_the_group_goes_on_behind_what_has_expired(end: int) -> None:
     unit = at.unit()
 
     assert BOOKMARK.position(1000) == at.position()
-    bookmark = None if unit is None else unit.bookmark
-    assert (None if end == 1000 else replace(BOOKMARK, at=1000)) == bookmark
+    commit_metadata = None if unit is None else unit.commit_metadata
+    assert (None if end == 1000 else replace(BOOKMARK, at=1000)) == commit_metadata
 
 
 def test_a_group_whose_object_is_not_known_is_believed_behind_a_gap() -> None:
@@ -66,7 +66,7 @@ def test_a_group_too_far_ahead_is_set_back() -> None:
 
     assert Position(500) == at.position()
     assert unit is not None
-    assert (500, None) == (unit.span.start_offset, unit.bookmark)
+    assert (500, None) == (unit.span.start_offset, unit.commit_metadata)
 
 
 def test_a_group_without_an_offset_gets_one_though_nothing_is_new() -> None:

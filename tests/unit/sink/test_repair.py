@@ -63,10 +63,10 @@ class Bucket:
         options: dict[str, Any] = {"bootstrap_servers": "h:1", "s3_bucket_name": "b"}
         options |= {"topics": "orders", "no_lock": True, "flush_size": 10}
         options |= self.options | given
-        world = Environment(self.kafka, self.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
+        environment = Environment(self.kafka, self.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
         settings = load("sink", *self.paths, **options).settings
         told: list[Any] = []
-        return to_json(kind(settings, telling(told), Stop(), world)())
+        return to_json(kind(settings, telling(told), Stop(), environment)())
 
     def repair(self, *places: str, **given: Any) -> dict[str, Any]:
         """Write objects again."""

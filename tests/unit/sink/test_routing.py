@@ -39,8 +39,8 @@ def store(place: StoreSettings) -> Store:
 def sink(kafka: FakeKafka, place: StoreSettings, **options: object) -> dict[str, Any]:
     """Run a sink; its summary."""
     given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
-    world = Environment(kafka, place, InTurn(), SystemClock())  # type: ignore[arg-type]
-    return to_json(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), world)())
+    environment = Environment(kafka, place, InTurn(), SystemClock())  # type: ignore[arg-type]
+    return to_json(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), environment)())
 
 
 def stored(store: Store) -> dict[str, int]:

@@ -47,8 +47,8 @@ class Sink:
         self.told: list[dict[str, Any]] = []
         self.summary: dict[str, Any] = {}
         self._store = open_store(store)
-        world = Environment(kafka, store, self.tasks, SystemClock())  # type: ignore[arg-type]
-        run = SinkRun(load("sink", **given).settings, telling(self.told), self.stop, world)
+        environment = Environment(kafka, store, self.tasks, SystemClock())  # type: ignore[arg-type]
+        run = SinkRun(load("sink", **given).settings, telling(self.told), self.stop, environment)
         self._thread = threading.Thread(target=lambda: self.summary.update(to_json(run())))
         self._thread.start()
 

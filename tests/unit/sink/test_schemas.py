@@ -46,8 +46,8 @@ def sink(kafka: FakeKafka, store: StoreSettings, **options: object) -> dict[str,
     """Run a sink of full records to its end; return its summary."""
     given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
     settings = load("sink", topics="orders", **given).settings
-    world = Environment(kafka, store, Standby().tasks, SystemClock())  # type: ignore[arg-type]
-    return to_json(SinkRun(settings, lambda _: None, Stop(), world)())
+    environment = Environment(kafka, store, Standby().tasks, SystemClock())  # type: ignore[arg-type]
+    return to_json(SinkRun(settings, lambda _: None, Stop(), environment)())
 
 
 def orders(*values: bytes) -> FakeKafka:

@@ -47,9 +47,9 @@ def test_a_sink_says_what_is_wrong_and_quotes_nothing(
         "sink", path, **options, format_class="json", flush_size=9, no_lock=True
     ).settings
     there = replace(place, wrapper=sinks(tmp_path, private_key(tmp_path / "one")))
-    world = Environment(kafka, there if is_encrypted else place, InTurn(), HandClock())  # type: ignore[arg-type]
+    environment = Environment(kafka, there if is_encrypted else place, InTurn(), HandClock())  # type: ignore[arg-type]
 
-    done = to_json(SinkRun(settings, told.append, Stop(), world)())
+    done = to_json(SinkRun(settings, told.append, Stop(), environment)())
 
     store = open_store(place)
     seen = [str(told), str(done), *(store.open(one.key).read() for one in store.list(""))]

@@ -60,7 +60,7 @@ def run_once(
     seen = gather(store, LAYOUT, SystemClock(), logs, positions.positions)[WHERE]
     start = decide(WHERE, seen, reset="earliest").offset
     position = positions.read(WHERE)
-    bookmark = None if position is None else SinkPosition.read(position.metadata)
+    commit_metadata = None if position is None else SinkPosition.read(position.metadata)
     if position is not None and position.offset > start:
         del positions.positions[WHERE]  # as the driver sets the group back
     job = SinkJob(
@@ -68,7 +68,7 @@ def run_once(
         partitioner, "record", Rule(records=size), "group",
         plugin_options={"modulo.directories": str(directories)},
     )  # fmt: skip
-    unit = SinkUnit(WHERE, Span(start, reader.end_offset), bookmark)
+    unit = SinkUnit(WHERE, Span(start, reader.end_offset), commit_metadata)
     work = SinkPartitionTask(job, unit, TaskClients(store, positions, reader), SilentLine())  # type: ignore[arg-type]
     work.run()
     return work.report
@@ -101,9 +101,11 @@ def test_every_record_is_stored_once_in_its_directory(partitioner: str) -> None:
     assert (23, 23, 22) == (report.done.records, report.committed, report.done.last)
     assert len(objects(store)) == report.done.objects
     assert 0 == report.done.first
-    bookmark = SinkPosition.read(positions.positions[WHERE].metadata)
-    assert bookmark is not None
-    assert objects(store)[bookmark.key or ""][-1]["offset"] == bookmark.last_offset == 22
+    commit_metadata = SinkPosition.read(positions.positions[WHERE].metadata)
+    assert commit_metadata is not None
+    assert (
+        objects(store)[commit_metadata.key or ""][-1]["offset"] == commit_metadata.last_offset == 22
+    )
 
 
 @pytest.mark.parametrize("is_lost", [False, True], ids=["position kept", "position lost"])

@@ -70,8 +70,8 @@ class Bench:
 
     def sink(self, **options: object) -> dict[str, Any]:
         """Back up what is there; the summary."""
-        world = Environment(self.kafka, self.backup.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
-        return to_json(SinkRun(self.settings(**options), lambda _: None, Stop(), world)())
+        environment = Environment(self.kafka, self.backup.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
+        return to_json(SinkRun(self.settings(**options), lambda _: None, Stop(), environment)())
 
     def objects(self) -> dict[str, str]:
         """The lines of each object."""

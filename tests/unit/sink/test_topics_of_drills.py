@@ -43,8 +43,8 @@ def back_up(kafka: FakeKafka, store: StoreSettings, **options: Any) -> list[dict
     """What a sink tells, its summary last."""
     told: list[dict[str, Any]] = []
     given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
-    world = Environment(kafka, store, InThreads(), SystemClock())  # type: ignore[arg-type]
-    done = SinkRun(load("sink", **given).settings, telling(told), Stop(), world)()
+    environment = Environment(kafka, store, InThreads(), SystemClock())  # type: ignore[arg-type]
+    done = SinkRun(load("sink", **given).settings, telling(told), Stop(), environment)()
     return [*told, to_json(done)]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kbackup.events import INLINE, Event
-from kbackup.spark.channel import Hub, Line
+from kbackup.spark.channel import ChannelServer, TaskChannel
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Ear:
 def test_events_arrive_in_order() -> None:
     """The driver receives what a task sends."""
     ear = Ear()
-    hub = Hub("127.0.0.1", ear)
-    with Line(hub.address) as line:
+    hub = ChannelServer("127.0.0.1", ear)
+    with TaskChannel(hub.address) as line:
         for at in range(3):
             line.tell(Said({"at": at, "text": "ü\n"}))
 
@@ -54,9 +54,9 @@ def test_events_arrive_in_order() -> None:
 def test_threads_of_a_task_do_not_mix_their_lines() -> None:
     """Messages of two threads arrive complete, each thread's in order."""
     ear = Ear()
-    hub = Hub("127.0.0.1", ear)
+    hub = ChannelServer("127.0.0.1", ear)
     text = "x" * 300_000  # more than a socket takes at once
-    with Line(hub.address) as line:
+    with TaskChannel(hub.address) as line:
         threads = [
             threading.Thread(
                 target=lambda name=name: [
@@ -77,13 +77,17 @@ def test_threads_of_a_task_do_not_mix_their_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    "end", [pytest.param(Hub.stop, id="asked to"), pytest.param(Hub.close, id="driver gone")]
+    "end",
+    [
+        pytest.param(ChannelServer.stop, id="asked to"),
+        pytest.param(ChannelServer.close, id="driver gone"),
+    ],
 )
-def test_a_task_stops_when_asked_or_left_alone(end: Callable[[Hub], None]) -> None:
+def test_a_task_stops_when_asked_or_left_alone(end: Callable[[ChannelServer], None]) -> None:
     """A stop, and the death of the driver, both reach a task that works."""
     ear = Ear()
-    hub = Hub("127.0.0.1", ear)
-    with Line(hub.address) as line:
+    hub = ChannelServer("127.0.0.1", ear)
+    with TaskChannel(hub.address) as line:
         line.tell(Said({}))
         ear.wait(1)
 
@@ -95,9 +99,9 @@ def test_a_task_stops_when_asked_or_left_alone(end: Callable[[Hub], None]) -> No
 
 def test_a_task_whose_call_is_being_answered_is_left_alone_too() -> None:
     """The driver can leave between a task's call and its secret; the task must not wait for it."""
-    hub = Hub("127.0.0.1", Ear())
+    hub = ChannelServer("127.0.0.1", Ear())
     with socket.create_connection((hub.address.host, hub.address.port), 10) as early:
-        with Line(hub.address):
+        with TaskChannel(hub.address):
             wait_for(lambda: hub.met_at is not None)  # so the early call has been taken as well
         hub.close()
         early.sendall(hub.address.secret.encode() + b"\n")
@@ -107,10 +111,10 @@ def test_a_task_whose_call_is_being_answered_is_left_alone_too() -> None:
 
 def test_a_task_that_comes_late_is_stopped_too() -> None:
     """Tasks start one after the other; a stop is for all of them."""
-    hub = Hub("127.0.0.1", Ear())
+    hub = ChannelServer("127.0.0.1", Ear())
     hub.stop()
 
-    with Line(hub.address) as line:
+    with TaskChannel(hub.address) as line:
         assert line.wait(60)
     hub.close()
 
@@ -118,9 +122,9 @@ def test_a_task_that_comes_late_is_stopped_too() -> None:
 def test_nobody_without_the_secret_is_heard() -> None:
     """The port is open to whoever finds it; the secret travels with the task alone."""
     ear = Ear()
-    hub = Hub("127.0.0.1", ear)
+    hub = ChannelServer("127.0.0.1", ear)
 
-    with Line(replace(hub.address, secret="guessed")) as line:
+    with TaskChannel(replace(hub.address, secret="guessed")) as line:
         line.tell(Said({"type": "progress"}))
         assert line.wait(60)
 
@@ -132,11 +136,11 @@ def test_a_task_out_of_reach_works_on() -> None:
     """Without a line to the driver a task neither fails nor stops."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        hub = Hub("127.0.0.1", Ear())
+        hub = ChannelServer("127.0.0.1", Ear())
         nowhere = replace(hub.address, port=taken.getsockname()[1])
         hub.close()
 
-        with Line(nowhere) as line:
+        with TaskChannel(nowhere) as line:
             line.tell(Said({"lost": True}))
 
             assert (False, True) == (line.is_stopped(), line.is_lost())
@@ -144,7 +148,7 @@ def test_a_task_out_of_reach_works_on() -> None:
 
 def test_the_secret_is_not_shown() -> None:
     """An address in a log line gives nothing away."""
-    hub = Hub("127.0.0.1", Ear())
+    hub = ChannelServer("127.0.0.1", Ear())
 
     assert hub.address.secret not in repr(hub.address)
     hub.close()
@@ -159,8 +163,8 @@ def test_a_display_that_fails_does_not_stop_the_task() -> None:
             raise ValueError
         ear(event)
 
-    hub = Hub("127.0.0.1", hear)
-    with Line(hub.address) as line:
+    hub = ChannelServer("127.0.0.1", hear)
+    with TaskChannel(hub.address) as line:
         for at in range(2):
             line.tell(Said({"at": at}))
         heard = ear.wait(1)
@@ -172,13 +176,13 @@ def test_a_display_that_fails_does_not_stop_the_task() -> None:
 
 def test_orders_reach_every_task_and_those_that_call_later() -> None:
     """A task that Spark runs again receives all earlier orders once, in order."""
-    hub = Hub("127.0.0.1", Ear())
-    with Line(hub.address) as first:
+    hub = ChannelServer("127.0.0.1", Ear())
+    with TaskChannel(hub.address) as first:
         wait_for(lambda: hub.met_at is not None)
         hub.order(Said({"at": 1}))
         hub.order(Said({"at": 2, "text": "ü\n"}))
         heard = orders(first, 2)
-        with Line(hub.address) as second:
+        with TaskChannel(hub.address) as second:
             late = orders(second, 2)
             hub.order(Said({"at": 3}))
             more = orders(first, 1), orders(second, 1)
@@ -192,7 +196,7 @@ def test_orders_reach_every_task_and_those_that_call_later() -> None:
     assert ((False, False), (True, True)) == (is_stopped, both)
 
 
-def orders(line: Line, count: int) -> list[Event]:
+def orders(line: TaskChannel, count: int) -> list[Event]:
     """The next *count* orders a task hears."""
     heard: list[Event] = []
     wait_for(lambda: heard.extend(line.orders()) or len(heard) >= count)
@@ -209,8 +213,8 @@ def wait_for(is_so: Callable[[], bool]) -> None:
 
 def test_a_task_that_waits_for_an_order_learns_that_the_driver_has_gone() -> None:
     """It does not wait for the time that it would have waited for an answer."""
-    hub = Hub("127.0.0.1", Ear())
-    with Line(hub.address) as line:
+    hub = ChannelServer("127.0.0.1", Ear())
+    with TaskChannel(hub.address) as line:
         hub.close()
 
         assert line.next_order(60) is None

@@ -7,7 +7,7 @@ import pytest
 
 from kbackup.events import Event, Progress
 from kbackup.records import TopicPartition
-from kbackup.spark.channel import Hub, Line, logged, sent
+from kbackup.spark.channel import ChannelServer, TaskChannel, logged, sent
 
 
 def test_the_driver_logs_what_a_task_warns_of(caplog: pytest.LogCaptureFixture) -> None:
@@ -20,8 +20,8 @@ def test_the_driver_logs_what_a_task_warns_of(caplog: pytest.LogCaptureFixture) 
         if event["type"] == "progress":
             came.set()
 
-    hub = Hub("127.0.0.1", hear)
-    with Line(hub.address) as line, sent(line):
+    hub = ChannelServer("127.0.0.1", hear)
+    with TaskChannel(hub.address) as line, sent(line):
         logging.getLogger("kbackup.formats.x").info("not that")
         logging.getLogger("kbackup.formats.x").warning("a value of %s bytes", 7)
         line.tell(Progress("r1", TopicPartition("orders", 0), 1, 1, 1, 0))

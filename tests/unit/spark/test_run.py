@@ -19,7 +19,7 @@ from kbackup.errors import (
     SparkError,
     StoppedError,
 )
-from kbackup.spark.channel import Line
+from kbackup.spark.channel import TaskChannel
 from kbackup.spark.engine import deal, run, translated
 from kbackup.spark.java import EngineSettings
 from kbackup.spark.jvm import Starting, ended
@@ -114,7 +114,7 @@ def test_a_run_that_is_stopped_before_spark_is_up_ends_at_once(after_s: float) -
         came.append(gate.wait(30))
         raise SparkError("Spark did not start", "nobody asked for it", "ask")
 
-    def task(_: Sequence[int], __: Line) -> Iterator[Told]:
+    def task(_: Sequence[int], __: TaskChannel) -> Iterator[Told]:
         raise AssertionError("there is no Spark for it")
 
     threading.Timer(after_s, stop.set).start()

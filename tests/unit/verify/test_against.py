@@ -56,7 +56,7 @@ class Source:
     def __post_init__(self) -> None:
         self.kafka.create("orders", 100)
 
-    def world(self) -> Environment:
+    def environment(self) -> Environment:
         """What a run works with."""
         return Environment(self.kafka, self.place, InThreads(), self.clock)  # type: ignore[arg-type]
 
@@ -64,7 +64,7 @@ class Source:
         """Back it up."""
         given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
         settings = load("sink", topics=["orders"], **given).settings
-        assert SinkRun(settings, lambda _: None, Stop(), self.world())().exit_code in (0, 3)
+        assert SinkRun(settings, lambda _: None, Stop(), self.environment())().exit_code in (0, 3)
 
     def compared(self, *, is_strict: bool = False, **options: Any) -> Beside:
         """Compare it."""
@@ -73,7 +73,9 @@ class Source:
         said = known.read(open_store(self.place), Layout(), self.clock, settings.asked)
         summary = Summary("r", "restore verify")
         rows = [
-            *against_source(settings, self.world(), said, summary, Event(), is_strict=is_strict)
+            *against_source(
+                settings, self.environment(), said, summary, Event(), is_strict=is_strict
+            )
         ]
         ended = summary.finish()
         return Beside(rows, ended.exit_code, ended.skipped, [str(one) for one in ended.errors])
@@ -412,7 +414,7 @@ def test_a_ledger_without_digests_is_read_through(source: Source) -> None:
         "against", topics=["orders"], bootstrap_servers="h:1", s3_bucket_name="b"
     ).settings
 
-    (row,) = against_source(settings, source.world(), said, Summary("r", "v"), Event())
+    (row,) = against_source(settings, source.environment(), said, Summary("r", "v"), Event())
 
     assert (100, 0, "same") == (row.records, row.proven, row.state)
 

@@ -18,7 +18,7 @@ from kbackup.formats import FormatOptions
 from kbackup.naming import Layout
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Facts, TopicIdentity, TopicPartition
-from kbackup.spark.channel import Line
+from kbackup.spark.channel import TaskChannel
 from kbackup.stores import StoreSettings, open_store
 from kbackup.verify.task import VerifyUnit, verify_task
 from tests.support.verified import LAYOUTS, Verified, offsets
@@ -328,7 +328,9 @@ def test_an_unsupported_object_that_is_not_what_was_stored_is_damaged(tmp_path: 
     store, files = _unreadable_set(tmp_path)
     facts = Facts(0, 0, 1, None, None, "0" * 64)
 
-    (report,) = verify_task(store, ReadOptions(), [VerifyUnit(files, stored=facts)], Line(None))
+    (report,) = verify_task(
+        store, ReadOptions(), [VerifyUnit(files, stored=facts)], TaskChannel(None)
+    )
 
     assert ["corrupt"] == [problem.code for problem in report.problems]
 
@@ -337,7 +339,7 @@ def test_an_unsupported_object_without_a_checksum_is_not_called_checked(tmp_path
     """What was not read to its end cannot have shown a flipped bit, whatever its format checks."""
     store, files = _unreadable_set(tmp_path)
 
-    (report,) = verify_task(store, ReadOptions(), [VerifyUnit(files)], Line(None))
+    (report,) = verify_task(store, ReadOptions(), [VerifyUnit(files)], TaskChannel(None))
 
     assert ((UNREADABLE,), ["unsupported_object"]) == (
         report.unchecked,
