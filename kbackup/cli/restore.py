@@ -749,7 +749,7 @@ def configs_command(**parameters: Any) -> None:
     """
 
     def work(session: Session) -> "Ended":
-        from kbackup.restore.settle import settle  # noqa: PLC0415  (imports a Kafka client)
+        from kbackup.restore.configs import settle  # noqa: PLC0415  (imports a Kafka client)
 
         def steps(
             environment: "Environment", store: "Store", summary: "Summary"

@@ -8,7 +8,7 @@ for its lock and its run record, and nothing here asks a person or prints.
 forbids it, `resume` what is left, `routing` which topics records choose.  They prepare the `target`
 and its `schemas`, run tasks (`progress`), and compare what is there with what was written.  In a
 task, `task` reads, `transform` chooses and changes, and `transaction` writes and commits.  What
-both sides share is in `job`.  `settle` is ``restore configs``: it gives copies the
+both sides share is in `job`.  `configs` is ``restore configs``: it gives copies the
 settings of their originals.
 
 Whatever asks the store raises `StoreError` where that does not answer, and whatever asks the

@@ -45,7 +45,7 @@ _OLDEST_TAKEN: Final = (
     "message.timestamp.difference.max.ms",  # the only one before Kafka 3.6
 )
 
-MESSAGE_BYTES: Final = 1_048_588
+DEFAULT_MESSAGE_BYTES: Final = 1_048_588
 """Kafka's default of ``max.message.bytes``."""
 
 _RENAME: Final = "--rename 'copy_of_$0'"
@@ -103,7 +103,7 @@ class TopicCopy:
     @property
     def message_bytes(self) -> int:
         """The original's ``max.message.bytes``; Kafka's default where it had none of its own."""
-        return int(self.original.get("max.message.bytes", MESSAGE_BYTES))
+        return int(self.original.get("max.message.bytes", DEFAULT_MESSAGE_BYTES))
 
 
 def grows(copy: TopicCopy, *, follows: bool, creates: bool) -> bool:
@@ -317,7 +317,7 @@ def small_messages(copy: TopicCopy, limit: int | None) -> list[tuple[str, str]]:
     """
     if limit is None or limit >= copy.message_bytes:
         return []
-    is_default = copy.message_bytes == MESSAGE_BYTES
+    is_default = copy.message_bytes == DEFAULT_MESSAGE_BYTES
     than = "Kafka's default" if is_default else f"the {copy.message_bytes} of {copy.source}"
     text = (
         f"its max.message.bytes is {limit}, less than {than}: records larger than that are bad "

@@ -39,8 +39,8 @@ KEEPS_CODECS: Final = "producer"
 _CODECS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 """The others, and the bits of batches that such a topic keeps."""
 
-MESSAGE_BYTES: Final = 2**20
-"""Below Kafka's default of ``max.message.bytes``."""
+SAFE_MESSAGE_BYTES: Final = 2**20
+"""What each topic takes unless ``max.message.bytes`` is set: its default is 12 bytes more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class RestoreUnit:
     def kept(self) -> Kept:
         """Which batches the target takes as they are stored."""
         codec = None if self.compression == KEEPS_CODECS else _CODECS.get(self.compression, -1)
-        return Kept(self.max_message_bytes or MESSAGE_BYTES, codec)
+        return Kept(self.max_message_bytes or SAFE_MESSAGE_BYTES, codec)
 
     @property
     def counts_rest(self) -> bool:

@@ -11,7 +11,7 @@ from kbackup.events import PartitionCounts, RestoreTopic, TopicPlanned
 from kbackup.kafka import Cluster, Position, Topic
 from kbackup.naming.renaming import NOTHING_LEFT, LeftOut, rename
 from kbackup.records import Span, TopicPartition
-from kbackup.restore import checks, settle
+from kbackup.restore import checks, configs
 from kbackup.restore.checks import Target, TopicCopy
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import KEEPS_CODECS, ORDER, PartitionMap, RestoreUnit, Route
@@ -130,9 +130,9 @@ def config_of_copy(
     kept = {
         name: value
         for name, value in original.items()
-        if name in KEPT_CONFIG or (takes_all and not settle.waits_for_settle(name))
+        if name in KEPT_CONFIG or (takes_all and not configs.waits_for_settle(name))
     }
-    return {**settle.COPY_CONFIG, **kept, **given}
+    return {**configs.COPY_CONFIG, **kept, **given}
 
 
 class Planner:

@@ -34,6 +34,7 @@ from kbackup.errors import CorruptObjectError, KbackupError, RefusedError
 from kbackup.kafka import Cluster, Reader
 from kbackup.naming.renaming import rename
 from kbackup.records import NO_TIMESTAMP, Span, TopicIdentity, TopicPartition
+from kbackup.restore.configs import deletes_older_than
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob
 from kbackup.restore.restored import (
@@ -45,7 +46,6 @@ from kbackup.restore.restored import (
     removed_since,
     written,
 )
-from kbackup.restore.settle import deletes_older_than
 from kbackup.runs import wiring
 from kbackup.runs.compare import are_same, untimed
 from kbackup.stores import Store

@@ -14,8 +14,8 @@ from kbackup.config import loading
 from kbackup.errors import ConfigurationError, IncompleteBackupError, RefusedError
 from kbackup.events import Event, to_json
 from kbackup.naming import Layout
+from kbackup.restore.configs import COPY_CONFIG, settle, settled_changes
 from kbackup.restore.plan import config_of_copy
-from kbackup.restore.settle import COPY_CONFIG, settle, settled_changes
 from kbackup.runs.report import Summary
 from kbackup.stores import StoreSettings, open_store
 from tests.support.hand_clock import HandClock
