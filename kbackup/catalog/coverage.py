@@ -16,12 +16,13 @@ comparison of their rows.
 """
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from typing import Final
 
+from kbackup.catalog.ledger.rows import Entry, PartitionLedger, is_main
 from kbackup.records import UNKNOWN, Rotation, Span, TopicIdentity, joined, without
 
 
@@ -545,3 +546,59 @@ def _place(spans: Sequence[Span], offset: int) -> int:
 
 def _hull(one: Span, other: Span) -> Span:
     return Span(min(one.start_offset, other.start_offset), max(one.end_offset, other.end_offset))
+
+
+def entered(named: Iterable[Holding], ledger: PartitionLedger, present: Container[str]) -> Offsets:
+    """Return what became of a partition's offsets, by listing and ledger: no request is made.
+
+    Args:
+        named: What is there of it, by names.
+        ledger: What is known of it, read before.
+        present: The keys of the listing, also those of objects that are not in *named*.
+    """
+    there = [*named]
+    rotations = closed_together(ledger) if there else {}
+    told = [
+        one if (row := ledger.objects.get(one.key)) is None else as_entered(one, row, rotations)
+        for one in there
+    ]
+    return Offsets(told, ledger_says(ledger, present))
+
+
+def ledger_says(ledger: PartitionLedger, present: Container[str] | None = None) -> Said:
+    """Return what a ledger says of offsets; of objects that are not there, if it is asked."""
+    said = Said(gone=ledger.gaps, rejected=ledger.skipped, empty=ledger.passed)
+    if present is None or not (absent := ledger.absent(present)):
+        return said
+    agreed = {one.key for one in ledger.removed(present)}
+    return replace(
+        said,
+        missing=[one.span for one in absent if one.key not in agreed],
+        removed=[one.span for one in absent if one.key in agreed],
+        broken=sorted({Span(*one.cut[:2]) for one in absent if one.cut is not None}),
+    )
+
+
+def closed_together(ledger: PartitionLedger) -> Mapping[Span, Rotation]:
+    """Return what the ledger knows to have been closed together, by the offsets.
+
+    Of offsets that several runs closed only the objects say how many files belong together: 0.
+    """
+    runs: defaultdict[Span, set[str | None]] = defaultdict(set)
+    files: Counter[Span] = Counter()
+    for entry in ledger.objects.values():
+        if entry.cut_start is not None and entry.next_offset is not None and is_main(entry):
+            span = Span(entry.cut_start, entry.next_offset)
+            runs[span].add(entry.run)
+            files[span] += 1
+    return {span: Rotation(span, files[span] if len(of) == 1 else 0) for span, of in runs.items()}
+
+
+def as_entered(one: Holding, row: Entry, rotations: Mapping[Span, Rotation]) -> Holding:
+    """Return a holding with what its row says, but for an end that it states itself."""
+    last = row.last if one.last is None else one.last
+    rotation = row.cut and rotations.get(Span(*row.cut[:2]))
+    return Holding(
+        one.key, one.directory, one.start, one.is_full, last, row.records, row.sha256 or "",
+        rotation, is_tombstones=one.is_tombstones,
+    )  # fmt: skip

@@ -1,11 +1,10 @@
 """What covers a partition's offsets, by what ledger, listing and objects say."""
 
 import hashlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import (
     Callable,
     Collection,
-    Container,
     Iterable,
     Iterator,
     Mapping,
@@ -30,11 +29,12 @@ from kbackup.catalog.coverage import (
     Coverage,
     Dispute,
     Holding,
-    Offsets,
     Read,
-    Said,
+    as_entered,
+    closed_together,
     cover,
     lanes,
+    ledger_says,
     unfinished,
 )
 from kbackup.catalog.findings import APART, Finding
@@ -164,7 +164,7 @@ def covered(
     if not values or any(files.is_generic for files in values):
         return Covered(where, sets, left_over=lone)
     mains = [files for files in sets if files.main is not None]
-    rotations = _rotations(ledger)
+    rotations = closed_together(ledger)
     by_key = {files.id: files for files in mains}
 
     def holding(files: FileSet) -> Holding | None:
@@ -175,7 +175,7 @@ def covered(
     with ThreadPoolExecutor(_THREADS) as pool:
         holdings = {one.key: one for one in pool.map(holding, mains) if one is not None}
     alone = [files for files in sets if files.id not in holdings]  # refused as they are read
-    said = _said(ledger)
+    said = ledger_says(ledger)
     found = cover(holdings.values(), said, identity)
     if found.alike:
         for group in found.alike:
@@ -262,37 +262,6 @@ def _beside(main: BackupFile, keys: Collection[str]) -> Iterator[View]:
             yield view
 
 
-def entered(named: Iterable[Holding], ledger: PartitionLedger, present: Container[str]) -> Offsets:
-    """Return what became of a partition's offsets, by listing and ledger: no request is made.
-
-    Args:
-        named: What is there of it, by names.
-        ledger: What is known of it, read before.
-        present: The keys of the listing, also those of objects that are not in *named*.
-    """
-    there = [*named]
-    rotations = _rotations(ledger) if there else {}
-    told = [
-        one if (row := ledger.objects.get(one.key)) is None else _told(one, row, rotations)
-        for one in there
-    ]
-    return Offsets(told, _said(ledger, present))
-
-
-def _said(ledger: PartitionLedger, present: Container[str] | None = None) -> Said:
-    """Return what a ledger says of offsets; of objects that are not there, if it is asked."""
-    said = Said(gone=ledger.gaps, rejected=ledger.skipped, empty=ledger.passed)
-    if present is None or not (absent := ledger.absent(present)):
-        return said
-    agreed = {one.key for one in ledger.removed(present)}
-    return replace(
-        said,
-        missing=[one.span for one in absent if one.key not in agreed],
-        removed=[one.span for one in absent if one.key in agreed],
-        broken=sorted({Span(*one.cut[:2]) for one in absent if one.cut is not None}),
-    )
-
-
 def within(
     store: Store,
     sets: Sequence[FileSet],
@@ -333,21 +302,6 @@ def within(
     ]
 
 
-def _rotations(ledger: PartitionLedger) -> Mapping[Span, Rotation]:
-    """Return what the ledger knows to have been closed together, by the offsets.
-
-    Of offsets that several runs closed only the objects say how many files belong together: 0.
-    """
-    runs: defaultdict[Span, set[str | None]] = defaultdict(set)
-    files: Counter[Span] = Counter()
-    for entry in ledger.objects.values():
-        if entry.cut_start is not None and entry.next_offset is not None and is_main(entry):
-            span = Span(entry.cut_start, entry.next_offset)
-            runs[span].add(entry.run)
-            files[span] += 1
-    return {span: Rotation(span, files[span] if len(of) == 1 else 0) for span, of in runs.items()}
-
-
 def _entered(
     files: FileSet, ledger: PartitionLedger, rotations: Mapping[Span, Rotation]
 ) -> Holding | None:
@@ -356,18 +310,8 @@ def _entered(
     entry: Entry | None = ledger.objects.get(files.main.key)
     if entry is None or entry.bytes != files.main.size or entry.last is None:
         return None
-    told = _told(by_name(files), entry, rotations)
+    told = as_entered(by_name(files), entry, rotations)
     return None if told.rotation is not None and not told.rotation.files else told
-
-
-def _told(one: Holding, row: Entry, rotations: Mapping[Span, Rotation]) -> Holding:
-    """Return a holding with what its row says, but for an end that it states itself."""
-    last = row.last if one.last is None else one.last
-    rotation = row.cut and rotations.get(Span(*row.cut[:2]))
-    return Holding(
-        one.key, one.directory, one.start, one.is_full, last, row.records, row.sha256 or "",
-        rotation, is_tombstones=one.is_tombstones,
-    )  # fmt: skip
 
 
 def _asked(heads: Heads, files: FileSet) -> Holding | None:

@@ -13,7 +13,8 @@ from typing import Final, Literal
 
 from kbackup.catalog import claims
 from kbackup.catalog.claims import Checked
-from kbackup.catalog.covered import by_name, covered, entered, left_over
+from kbackup.catalog.coverage import entered
+from kbackup.catalog.covered import by_name, covered, left_over
 from kbackup.catalog.findings import (
     LAYOUTS,
     TEMPLATES,

@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Final, Self
 
 from kbackup import clock
 from kbackup.catalog import listing
-from kbackup.catalog.covered import by_name, entered
+from kbackup.catalog.coverage import entered
+from kbackup.catalog.covered import by_name
 from kbackup.catalog.groups import Captures, TopicCapture
 from kbackup.catalog.judged import JudgedPartition
 from kbackup.catalog.ledger.rows import Entry, PartitionLedger, is_main

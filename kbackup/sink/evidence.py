@@ -6,8 +6,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kbackup.catalog.coverage import Holding
-from kbackup.catalog.covered import entered
+from kbackup.catalog.coverage import Holding, entered
 from kbackup.catalog.ledger.rows import PartitionLedger
 from kbackup.clock import Clock
 from kbackup.errors import CorruptObjectError, KbackupError, ObjectKeyError, StoreError

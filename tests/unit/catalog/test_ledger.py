@@ -10,8 +10,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from kbackup.catalog.coverage import Holding, Offsets
-from kbackup.catalog.covered import entered
+from kbackup.catalog.coverage import Holding, Offsets, entered
 from kbackup.catalog.groups import GROUPS, GroupEntry
 from kbackup.catalog.ledger.rows import (
     ACCEPTED,
