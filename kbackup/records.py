@@ -403,6 +403,14 @@ class Column:
         return Kind.TEXT if pa.types.is_string(self.values.type) else Kind.BYTES
 
 
+def known_times(timestamps: pa.Int64Array) -> pa.Int64Array:
+    """Return *timestamps*, null for `NO_TIMESTAMP`."""
+    lowest = pc.min(timestamps).as_py()
+    if lowest is None or lowest > NO_TIMESTAMP:  # as most are
+        return timestamps
+    return pc.if_else(pc.equal(timestamps, NO_TIMESTAMP), pa.scalar(None, pa.int64()), timestamps)
+
+
 def bad_where(wrong: pa.BooleanArray, what: str, why: str = "", do: str = "") -> tuple[Bad, ...]:
     """Return the rows where *wrong* is true, all bad for the same reason."""
     return tuple(Bad(row, what, why, do) for row in pc.indices_nonzero(wrong).to_pylist())

@@ -12,7 +12,7 @@ from kbackup.connect import fields
 from kbackup.connect import schema as connect
 from kbackup.java import joda
 from kbackup.options import Option, Unsupported, check_path, text
-from kbackup.records import NO_TIMESTAMP, schema_of
+from kbackup.records import known_times, schema_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,7 @@ class RecordExtractor:
 
     def extract(self, batch: pa.RecordBatch, now_ms: int) -> pa.Int64Array:  # noqa: ARG002
         """Return the timestamps, null for Kafka's "none"."""
-        times = batch["timestamp"]
-        lowest = pc.min(times).as_py()
-        if lowest is None or lowest > NO_TIMESTAMP:
-            return times
-        return pc.if_else(pc.equal(times, NO_TIMESTAMP), pa.scalar(None, pa.int64()), times)
+        return known_times(batch["timestamp"])
 
 
 class WallclockExtractor:

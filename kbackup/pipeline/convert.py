@@ -41,7 +41,7 @@ from kbackup.pipeline.rows import (
     stretches,
 )
 from kbackup.pipeline.views import ViewSpec, headers_as_text
-from kbackup.records import ENCODED, NO_TIMESTAMP, Bad, Column, Encoded, Schema, TopicPartition
+from kbackup.records import ENCODED, Bad, Column, Encoded, Schema, TopicPartition, known_times
 from kbackup.stores import Names
 from kbackup.transforms import Chain
 from kbackup.transforms.data import Records
@@ -458,10 +458,9 @@ def route(
         routed = _routed(rows, where, partitioner, extractor, now_ms, affix, names)
         return _elsewhere(routed, tombstones)
     dead = rows.take(pc.indices_nonzero(is_dead))
-    times = dead.batch["timestamp"]
     dead = replace(
         dead,
-        times=pc.if_else(pc.equal(times, NO_TIMESTAMP), pa.scalar(None, pa.int64()), times),
+        times=known_times(dead.batch["timestamp"]),
         directories=pa.repeat(pa.scalar(tombstones), len(dead)).dictionary_encode(),
     )
     alive = rows.take(pc.indices_nonzero(pc.invert(is_dead)))

@@ -24,7 +24,7 @@ from kbackup.java import joda
 from kbackup.java.joda import DAY_MS
 from kbackup.pipeline.convert import Compatibility, joins
 from kbackup.pipeline.rows import NO_TOMBSTONES, Rows, go_to, keys_of, room_beside_tombstones
-from kbackup.records import NO_TIMESTAMP, Schema, Span, batch_bytes, record_bytes
+from kbackup.records import Schema, Span, batch_bytes, known_times, record_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -499,7 +499,7 @@ def _times(batches: Batches) -> pa.Int64Array:
     headers = batches.headers
     is_other = batches.flagged(APPEND_TIME | DELETE_HORIZON)
     times = pc.if_else(is_other, headers["max_timestamp"], headers["base_timestamp"])
-    return pc.if_else(pc.equal(times, NO_TIMESTAMP), None, times)
+    return known_times(times)
 
 
 def _earliest(times: pa.Int64Array) -> int | None:

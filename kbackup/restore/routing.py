@@ -11,7 +11,6 @@ from operator import itemgetter
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kbackup.catalog import merging
 from kbackup.catalog.listing import frozen
@@ -25,7 +24,7 @@ from kbackup.errors import (
     StoppedError,
 )
 from kbackup.naming.renaming import rename
-from kbackup.records import NO_TIMESTAMP, Span, TopicPartition
+from kbackup.records import Span, TopicPartition, known_times
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import SKIPPED_MOST, RestoreJob, RestoreUnit, Route
 from kbackup.restore.resume import chained
@@ -329,7 +328,7 @@ class _Survey:
         for each in found:
             rows = pa.table({
                 "topic": each.records.topics.cast(pa.string()),
-                "time": _times(each.records.batch["timestamp"]),
+                "time": known_times(each.records.batch["timestamp"]),
                 "offset": each.records.batch["offset"],
             })  # fmt: skip
             sums = rows.group_by("topic").aggregate(
@@ -341,7 +340,3 @@ class _Survey:
                 self._found[name] = self._found[name] + share if name in self._found else share
                 self._sets[name] |= sets
             _check_count(self._unit.source.topic, len(self._found))
-
-
-def _times(times: pa.Int64Array) -> pa.Int64Array:
-    return pc.if_else(pc.equal(times, NO_TIMESTAMP), pa.scalar(None, pa.int64()), times)

@@ -15,7 +15,7 @@ from kbackup.connect import schema as connect
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.java import jackson
 from kbackup.options import boolean
-from kbackup.records import NO_TIMESTAMP, Bad, Column, Schema
+from kbackup.records import Bad, Column, Schema, known_times
 
 REPLACE_NULL: Final = boolean(
     "replace.null.with.default",
@@ -160,9 +160,7 @@ class Records:
     @property
     def timestamps(self) -> pa.Int64Array:
         """The timestamps, null if a record has none."""
-        times = self.batch["timestamp"]
-        none = pc.equal(times, NO_TIMESTAMP)
-        return pc.if_else(none, pa.scalar(None, pa.int64()), times)
+        return known_times(self.batch["timestamp"])
 
     @property
     def headers(self) -> pa.ListArray:
