@@ -96,8 +96,7 @@ class JsonConverter:
         if self._has_schemas:
             return _Envelopes(self._style.form).read(column)
         text, bad = jackson.canonical(column)
-        text = pc.if_else(pc.equal(text, "null"), pa.scalar(None, pa.string()), text)
-        return (Column(pa.ExtensionArray.from_storage(pa.json_(), text), bad=bad),)
+        return (Column(jackson.column(text), bad=bad),)
 
     def encode(self, column: pa.Array, schema: Schema | None = None) -> Column:
         """Return *column* as JSON in UTF-8, in an envelope if schemas are enabled.
@@ -106,8 +105,7 @@ class JsonConverter:
         which Connect has no schema are bad.
         """
         if isinstance(column.type, pa.JsonType):
-            text = column.storage
-            text = pc.if_else(pc.equal(text, "null"), pa.scalar(None, pa.string()), text)
+            text = jackson.without_null(column.storage)
             return Column(self._enveloped(text, "null").cast(pa.binary()))
         found = connect.of(schema)
         if found is None and (pa.types.is_binary(column.type) or pa.types.is_string(column.type)):
@@ -139,9 +137,8 @@ class _Run:
     def column(self) -> Column:
         if self.schema is None:
             text, bad = jackson.canonical(pa.array(self.values, pa.binary()))
-            text = pc.if_else(pc.equal(text, "null"), pa.scalar(None, pa.string()), text)
-            found = pa.ExtensionArray.from_storage(pa.json_(), text)
-            return Column(found, bad=tuple(sorted((*self.bad, *bad), key=lambda at: at.row)))
+            bad = tuple(sorted((*self.bad, *bad), key=lambda at: at.row))
+            return Column(jackson.column(text), bad=bad)
         values = json_values.column(self.values, self.schema)
         return Column(values, self.schema.of_column(), tuple(self.bad))
 

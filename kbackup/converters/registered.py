@@ -27,6 +27,7 @@ from kbackup.connect.registry.framing import Frames, alike, unframed
 from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import PART, TOPIC
 from kbackup.errors import ConfigurationError, RegistryError
+from kbackup.java import jackson
 from kbackup.records import Bad, Column, Encoded, all_bad, bad_where
 
 _DO: Final = "choose the converter that fits what producers write, or keep full records"
@@ -117,7 +118,7 @@ def needed(asked: RequestedSchemas | None) -> RequestedSchemas:
 def only_null(column: pa.Array, kind: str) -> Column:
     """Return the nulls of *column*, JSON whose other values cannot be written as *kind*: bad."""
     return all_bad(
-        pc.if_else(pc.equal(column.storage, "null"), pa.scalar(None, pa.string()), column.storage),
+        jackson.without_null(column.storage),
         f"JSON without a schema cannot be written as {kind}",
         f"a value of {kind} needs a schema, and the file has none",
         "choose value.converter=json, or string for keys",

@@ -368,13 +368,7 @@ def _texts(rows: pa.BinaryArray, before: int) -> Iterator[pa.Array | Bad]:
             bad[row] = _bad(before + row, str(error))
             start = row + 1
     for each in parted(rows, bad):
-        yield each if isinstance(each, Bad) else _json(each)
-
-
-def _json(rows: pa.BinaryArray) -> pa.Array:
-    text = rows.cast(pa.string())
-    text = pc.if_else(pc.equal(text, "null"), pa.scalar(None, pa.string()), text)
-    return pa.ExtensionArray.from_storage(pa.json_(), text)
+        yield each if isinstance(each, Bad) else jackson.column(each.cast(pa.string()))
 
 
 def _headers(rows: pa.BinaryArray, before: int) -> Iterator[pa.ListArray | Bad]:

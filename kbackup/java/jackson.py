@@ -98,6 +98,16 @@ def check(text: bytes) -> None:
         _parse(text, number=str, integer=str)
 
 
+def without_null(texts: pa.StringArray) -> pa.StringArray:
+    """Return JSON texts, null for ``null``."""
+    return pc.if_else(pc.equal(texts, "null"), pa.scalar(None, pa.string()), texts)
+
+
+def column(texts: pa.StringArray) -> pa.Array:
+    """Return JSON texts as ``pa.json_()``, null for ``null``."""
+    return pa.ExtensionArray.from_storage(pa.json_(), without_null(texts))
+
+
 def string_value(text: str) -> str | None:
     """Return what a JSON string says, None where *text* is JSON of another kind.
 
