@@ -401,7 +401,7 @@ def encode_json(
 
 def _text(values: pa.Array, schema: ConnectSchema, style: JsonStyle) -> pa.StringArray:
     if schema.logical == DECIMAL and (style.numeric_decimals or style.is_java):
-        return _each(values, lambda value: decimal_text(value, schema.scale))
+        return _each(values, lambda value: f"{decimal(value, schema.scale):f}")
     if schema.logical == DATE and style.is_java:
         return pc.multiply(values.cast(pa.int64()), _DAY_MS).cast(pa.string())
     if schema.bits is not None or schema.type is Type.BOOLEAN:
@@ -472,10 +472,10 @@ def _each(values: pa.Array, text: Callable[[Any], str]) -> pa.StringArray:
     return texts.take(coded.indices)
 
 
-def decimal_text(value: bytes, scale: int) -> str:
-    """Return the digits of a Decimal, its scale kept, never with an exponent."""
+def decimal(value: bytes, scale: int) -> Decimal:
+    """Return the number in a Decimal's bytes, its scale kept."""
     number = Decimal(int.from_bytes(value, "big", signed=True)).as_tuple()
-    return f"{Decimal((number.sign, number.digits, -scale)):f}"
+    return Decimal((number.sign, number.digits, -scale))
 
 
 def _double_text(value: float) -> str:

@@ -341,7 +341,11 @@ def to_parquet(
     """
     if schema.logical == DECIMAL:
         kind = pa.decimal256(max(_precision(schema), schema.scale, 1), schema.scale)
-        return pa.array([_decimal(value, schema.scale) for value in values.to_pylist()], kind)
+        numbers = [
+            None if value is None else json_values.decimal(value, schema.scale)
+            for value in values.to_pylist()
+        ]
+        return pa.array(numbers, kind)
     kind = _plain_type(schema)
     if kind is not None:
         if schema.fixed_size and absent is not None:
@@ -410,13 +414,6 @@ def _offsets(lists: pa.ListArray) -> pa.Int32Array:
 
 def _precision(schema: ConnectSchema) -> int:
     return min(_DIGITS, int(schema.parameter("connect.decimal.precision") or 64))
-
-
-def _decimal(value: bytes | None, scale: int) -> Decimal | None:
-    if value is None:
-        return None
-    number = Decimal(int.from_bytes(value, "big", signed=True)).as_tuple()
-    return Decimal((number.sign, number.digits, -scale))
 
 
 def from_parquet(values: pa.Array, schema: ConnectSchema) -> pa.Array:

@@ -12,7 +12,6 @@ import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
@@ -53,7 +52,7 @@ def as_text(values: pa.Array, schema: ConnectSchema) -> pa.BinaryArray:
     if schema.type is Type.STRING:
         return values.cast(pa.binary())
     if schema.logical == DECIMAL:
-        texts = [None if each is None else str(decimal(each, schema.scale))
+        texts = [None if each is None else str(json_values.decimal(each, schema.scale))
                  for each in values.to_pylist()]  # fmt: skip
         return pa.array(texts, pa.string()).cast(pa.binary())
     if schema.logical in _FORMATS:
@@ -79,12 +78,6 @@ def text_of(value: Any) -> bytes | None:
         return jackson.java_double(value).encode()
     text: str = jackson.write([value])[0].as_py()
     return text.encode()
-
-
-def decimal(value: bytes, scale: int) -> Decimal:
-    """Return the number in a Decimal's bytes."""
-    number = Decimal(int.from_bytes(value, "big", signed=True)).as_tuple()
-    return Decimal((number.sign, number.digits, -scale))
 
 
 _BITS: Final = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
@@ -147,11 +140,6 @@ def _single(number: float) -> float:
     except OverflowError:
         return math.copysign(math.inf, number)
     return found
-
-
-def is_castable(value: Any) -> bool:
-    """Whether `to_type` accepts *value*."""
-    return isinstance(value, (bool, int, float, str, Decimal))
 
 
 SPEC: Final = names(
@@ -267,7 +255,9 @@ def _values(
     wrong = {}
     for at, value in enumerate(coded.dictionary.to_pylist()):
         try:
-            each.append(to_type(decimal(value, schema.scale) if is_decimal else value, target))
+            each.append(
+                to_type(json_values.decimal(value, schema.scale) if is_decimal else value, target)
+            )
         except ValueError as error:
             wrong[at] = str(error)
             each.append(None)
@@ -280,8 +270,8 @@ def _json(value: Any, target: Type) -> Any:
     """Return a value without a schema as another type."""
     if value is None:
         return None
-    if not is_castable(value):
-        raise ValueError(f"{json_kind(value)} cannot be cast")
+    if not isinstance(value, (bool, int, float, str)):
+        raise ValueError(f"{json_kind(value)} cannot be cast")  # noqa: TRY004
     if target is Type.STRING:
         return (text_of(value) or b"").decode()
     found = to_type(value, target)
