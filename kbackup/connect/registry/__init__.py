@@ -264,22 +264,10 @@ def connect(settings: RegistrySettings) -> Registry:
     return RegistryClient(settings)
 
 
-def _by_topic(topic: str, part: str, record: str | None) -> str:  # noqa: ARG001
-    return f"{topic}-{part}"
-
-
-def _by_record(topic: str, part: str, record: str | None) -> str:
-    return record or _by_topic(topic, part, record)
-
-
-def _by_both(topic: str, part: str, record: str | None) -> str:
-    return f"{topic}-{record}" if record else _by_topic(topic, part, record)
-
-
 SUBJECTS: Final[dict[str, Callable[[str, str, str | None], str]]] = {
-    "TopicNameStrategy": _by_topic,
-    "RecordNameStrategy": _by_record,
-    "TopicRecordNameStrategy": _by_both,
+    "TopicNameStrategy": lambda topic, part, _: f"{topic}-{part}",
+    "RecordNameStrategy": lambda topic, part, record: record or f"{topic}-{part}",
+    "TopicRecordNameStrategy": lambda topic, part, record: f"{topic}-{record or part}",
 }
 """By strategy: the subject for a topic, a part ("key" or "value") and a record's name."""
 
