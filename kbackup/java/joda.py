@@ -122,7 +122,7 @@ _UTC: Final = frozenset({"UTC", "UT", "Z", "GMT"})
 _FIRST: Final = -62_135_510_400_000
 _LAST: Final = 253_370_764_800_000
 """Between these ms ``datetime`` supports zones; one more day on each side is still in its range."""
-_CYCLE_MS: Final = 146_097 * 86_400_000
+_CYCLE_MS: Final = _ERA_DAYS * DAY_MS
 """400 years, after which the calendar repeats, and with it a zone's rules."""
 
 

@@ -19,30 +19,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.java import joda
+from kbackup.java.joda import DAY_MS
 
 FIRST_MS: Final = -12_219_292_800_000
 LAST_MS: Final = 253_402_300_799_999
 """The first and the last time that can be formatted."""
 
-DAY_MS: Final = 86_400_000
 _TOKEN: Final = re.compile(
     r"(?P<letter>[A-Za-z])(?P=letter)*"
     r"|'(?P<quoted>(?:[^']|'')*)'|(?P<plain>[^A-Za-z']+)"
 )
 _MONTHS: Final = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
+    "January", "February", "March", "April", "May", "June", "July", "August", "September",
+    "October", "November", "December",
+]  # fmt: skip
 _DAYS: Final = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"]
 _OFFSET: Final = re.compile(r"([+-])(\d\d?):?(\d\d)?")
 

@@ -111,7 +111,6 @@ OPTIONS: Final = (TIMESTAMP_FIELD,)
 _UTC: Final = joda.zone_by_id("UTC")
 _MS: Final = (pa.int32(), pa.int64())
 """Types whose numbers are ms; the connectors take no other number of a struct."""
-_DAY_MS: Final = 86_400_000
 
 
 class RecordFieldExtractor:
@@ -139,7 +138,7 @@ class RecordFieldExtractor:
         else:
             found = _from_typed(fields.typed(column, self._path), len(batch))
             if self._is_date(batch):
-                found = pc.multiply(found, _DAY_MS)
+                found = pc.multiply(found, joda.DAY_MS)
         if not column.null_count:
             return found
         return pc.if_else(column.is_null(), RecordExtractor().extract(batch, now_ms), found)

@@ -137,8 +137,7 @@ def _time_number(name: str, letters: str, directories: Sequence[str]) -> Level:
 
 def _date(pattern: str, directories: Sequence[str]) -> Level:
     """Return one column for all directories, which Athena formats like their names."""
-    bare = re.sub(r"'[^']*'", "", pattern)
-    letters = dict.fromkeys(re.findall(r"[A-Za-z]", bare))
+    letters = dict.fromkeys(re.findall(r"[A-Za-z]", _bare(pattern)))
     if not letters or not letters.keys() <= _UNITS.keys() or "''" in pattern:
         raise ConfigurationError(
             f"{PATH_FORMAT.name} {pattern} cannot be declared",
@@ -297,7 +296,6 @@ def _refused(name: str, why: str, do: str) -> ConfigurationError:
 
 
 _DAILY: Final = ("'year'=YYYY", "'month'=MM", "'day'=dd")
-_DAY_MS: Final = 86_400_000
 
 
 class DailyPartitioner(TimeBasedPartitioner):
@@ -308,10 +306,10 @@ class DailyPartitioner(TimeBasedPartitioner):
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take zone and language; the rest is given."""
         self._path = delimiter(options).join(_DAILY)
-        self._buckets = buckets(self._path, _DAY_MS, options)
+        self._buckets = buckets(self._path, joda.DAY_MS, options)
 
 
-_HOURLY: Final = ("'year'=YYYY", "'month'=MM", "'day'=dd", "'hour'=HH")
+_HOURLY: Final = (*_DAILY, "'hour'=HH")
 _HOUR_MS: Final = 3_600_000
 
 

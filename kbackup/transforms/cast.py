@@ -22,7 +22,8 @@ from kbackup.connect.json_values import default_of
 from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema, Type
 from kbackup.errors import ConfigurationError
 from kbackup.java import jackson
-from kbackup.java.simple_date_format import DAY_MS, SimpleDateFormat
+from kbackup.java.joda import DAY_MS
+from kbackup.java.simple_date_format import SimpleDateFormat
 from kbackup.options import names
 from kbackup.records import Bad
 from kbackup.transforms import of_kafka

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from kbackup.connect.schema import DATE, TIME, TIMESTAMP, ConnectSchema, Type
 from kbackup.errors import ConfigurationError
-from kbackup.java.simple_date_format import DAY_MS, FIRST_MS, LAST_MS, SimpleDateFormat
+from kbackup.java.joda import DAY_MS
+from kbackup.java.simple_date_format import FIRST_MS, LAST_MS, SimpleDateFormat
 from kbackup.options import text, words
 from kbackup.records import Bad
 from kbackup.transforms import of_kafka
