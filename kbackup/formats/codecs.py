@@ -100,7 +100,7 @@ def inflate_gzip(file: BinaryIO) -> Iterator[bytes]:
     rest = file.read(PIECE_BYTES)
     taken = given = 0
     if not rest:
-        raise _corrupt_gzip("it is empty")
+        raise _corrupt(GZIP, "it is empty")
     while rest:
         member = _inflate.decompressobj(wbits=16 + zlib.MAX_WBITS)
         while not member.eof:
@@ -108,15 +108,15 @@ def inflate_gzip(file: BinaryIO) -> Iterator[bytes]:
             try:
                 piece = member.decompress(rest, PIECE_BYTES)
             except _errors as error:
-                raise _corrupt_gzip(str(error)).doubting() from None  # its checksum comes last
+                raise _corrupt(GZIP, str(error)).doubting() from None  # its checksum comes last
             if not rest and not piece and not member.eof:
-                raise _corrupt_gzip("it ends within a gzip member")
+                raise _corrupt(GZIP, "it ends within a gzip member")
             left = member.unused_data if member.eof else member.unconsumed_tail
             taken, given = taken + len(rest) - len(left), given + len(piece)
             rest = left
             if given > RATIO_FLOOR_BYTES and given > GZIP_RATIO_MAX * taken:
-                raise _corrupt_gzip(
-                    f"{taken} bytes have become {given}, more than {GZIP_RATIO_MAX} to one"
+                raise _corrupt(
+                    GZIP, f"{taken} bytes have become {given}, more than {GZIP_RATIO_MAX} to one"
                 )
             if piece:
                 yield piece
@@ -130,13 +130,9 @@ def _next_member(file: BinaryIO, rest: bytes) -> bytes:
         return rest
     while rest:
         if rest.strip(b"\x00"):
-            raise _corrupt_gzip("something other than a gzip member follows its end")
+            raise _corrupt(GZIP, "something other than a gzip member follows its end")
         rest = file.read(PIECE_BYTES)
     return b""
-
-
-def _corrupt_gzip(why: str) -> CorruptObjectError:
-    return CorruptObjectError("the gzip file is cut short or altered", why)
 
 
 RATIO_MAX: Final = 1_000_000
@@ -219,12 +215,18 @@ def compressor(codec: Codec, file: BinaryIO, level: int) -> Compressor:
     return GzipWriter(file, level)
 
 
-def inflate(codec: Codec, file: BinaryIO) -> Iterator[bytes]:
+def inflate(codec: Codec | None, file: BinaryIO) -> Iterator[bytes]:
     """Yield what a file of one or more streams holds, in pieces of `PIECE_BYTES` at most.
+
+    Without a codec, it is the file's own bytes.
 
     Raises:
         CorruptObjectError: If it is empty, cut short, damaged, or grows beyond all measure.
     """
+    if codec is None:
+        while piece := file.read(PIECE_BYTES):
+            yield piece
+        return
     if codec is GZIP:
         yield from inflate_gzip(file)
         return

@@ -326,11 +326,8 @@ def _inflated(body: Any, size: int, compression: int) -> Iterator[bytes | memory
     """Yield the body as it was before it was compressed."""
     if compression == _LZ4:
         yield from _unlz4(body.read(), size)
-    elif compression == _ZSTD:
-        yield from codecs.inflate(codecs.ZSTD, body)
     else:
-        while piece := body.read(_PIECE_BYTES):
-            yield piece
+        yield from codecs.inflate(codecs.ZSTD if compression == _ZSTD else None, body)
 
 
 def _unlz4(data: bytes, size: int) -> Iterator[memoryview]:

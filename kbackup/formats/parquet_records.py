@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from kbackup.errors import CorruptObjectError, counted
 from kbackup.formats import corrupt
+from kbackup.formats.codecs import RATIO_FLOOR_BYTES
 from kbackup.records import SCHEMA, batch_bytes, record_bytes
 
 RECORDS: Final = 16_384
@@ -410,10 +411,8 @@ class _Compact:
 
 
 RATIO_MAX: Final = 1000
-"""How many bytes one byte of a file may become by its dictionaries..."""
-
-RATIO_FLOOR_BYTES: Final = 64 * 2**20
-"""...once it has become this many."""
+"""How many bytes one byte of a file may become by its dictionaries, once it is so many that they
+count: `RATIO_FLOOR_BYTES`."""
 
 _HEADERS: Final = SCHEMA.field("headers").type
 _HEADER_BYTES: Final = 8

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions, codecs
-from kbackup.formats.codecs import PIECE_BYTES, Codec
+from kbackup.formats.codecs import Codec
 from kbackup.options import integer, words
 from kbackup.records import Bad
 
@@ -89,7 +89,7 @@ def all_with(rows: pa.BinaryArray, separator: bytes) -> list[int]:
 def read_rows(
     file: BinaryIO, separator: bytes, codec: Codec | None, options: FormatOptions
 ) -> Iterator[pa.BinaryArray]:
-    """Yield the rows of a file, without their separators, about `PIECE_BYTES` at a time.
+    """Yield the rows of a file, without their separators, about `codecs.PIECE_BYTES` at a time.
 
     Raises:
         CorruptObjectError: If the file does not end with a separator, unless ``options.is_ended``
@@ -98,7 +98,7 @@ def read_rows(
     """
     begun = bytearray()  # a row whose end has not been seen
     rows = 0
-    for piece in _pieces(file) if codec is None else codecs.inflate(codec, file):
+    for piece in codecs.inflate(codec, file):
         seen = max(0, len(begun) - len(separator) + 1)
         begun += piece
         if begun.find(separator, seen) >= 0:
@@ -143,11 +143,6 @@ def parted(rows: pa.Array, bad: Mapping[int, Bad]) -> Iterator[pa.Array | Bad]:
         start = row + 1
     if start < len(rows):
         yield rows.slice(start)
-
-
-def _pieces(file: BinaryIO) -> Iterator[bytes]:
-    while piece := file.read(PIECE_BYTES):
-        yield piece
 
 
 def nulls(values: pa.Array, name: str, place: str) -> list[Bad]:
