@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.connect import native
+from kbackup.connect import json_values, native
 from kbackup.connect.avro_reading import from_avro
 from kbackup.connect.avro_walk import shape_of
 from kbackup.connect.schema import ConnectSchema, Type
@@ -351,16 +351,15 @@ def _optional(value: Read, some: int, kind: pa.DataType) -> Read:
 
 def _with_nulls(found: pa.Array, is_some: pa.BooleanArray) -> pa.Array:
     """Return *found* at the rows where *is_some* is true, and null at the others."""
-    before = pc.cumulative_sum(is_some.cast(pa.int32()))
     if (pa.types.is_string(found.type) or pa.types.is_binary(found.type)) and not is_some.offset:
         # the bytes stay where they are: a null has none of them
+        before = pc.cumulative_sum(is_some.cast(pa.int32()))
         ends = pa.Array.from_buffers(
             pa.int32(), len(found) + 1, [None, found.buffers()[1]], offset=found.offset
         ).take(pa.concat_arrays([_FIRST, before]))
         bitmap, data = is_some.buffers()[1], found.buffers()[2]
         return pa.Array.from_buffers(found.type, len(before), [bitmap, ends.buffers()[1], data])
-    place = pc.subtract(before, pa.scalar(1, pa.int32()))
-    return found.take(pc.if_else(is_some, place, pa.scalar(None, pa.int32())))
+    return json_values.spread(found, is_some)
 
 
 def _list(item: Read, kind: pa.ListType) -> Read:

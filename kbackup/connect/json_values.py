@@ -362,6 +362,14 @@ def relisted(values: pa.ListArray, elements: pa.Array) -> tuple[pa.ListArray, pa
     return pa.ListArray.from_arrays(offsets, elements), lengths
 
 
+def spread(found: pa.Array, where: pa.BooleanArray) -> pa.Array:
+    """Return *found*, a value for each row in *where*, with null for the others."""
+    if len(found) == len(where):
+        return found
+    at = pc.subtract(pc.cumulative_sum(where.cast(pa.int64())), 1)
+    return found.take(pc.if_else(where, at, pa.scalar(None, pa.int64())))
+
+
 _DAY_MS: Final = 86_400_000
 _FLOAT: Final = struct.Struct("f")
 _NULL: Final = pa.scalar("null", pa.string())

@@ -253,7 +253,9 @@ class NumberConverter(PrimitiveConverter):
     def _read(self, column: pa.BinaryArray) -> tuple[pa.Array, pa.BooleanArray]:
         size = array(self.code).itemsize
         fits = pc.fill_null(pc.equal(pc.binary_length(column), size), False)
-        return _spread(self._turned(column.filter(fits).cast(pa.binary(size))), fits), fits
+        return json_values.spread(
+            self._turned(column.filter(fits).cast(pa.binary(size))), fits
+        ), fits
 
     def _why(self, value: bytes) -> str:
         return f"it has {counted(len(value), 'byte')} instead of {array(self.code).itemsize}"
@@ -270,7 +272,7 @@ class NumberConverter(PrimitiveConverter):
         size = array(self.code).itemsize
         valid = values.is_valid()
         turned = self._turned(_fixed(values.drop_null(), size))
-        return _spread(_fixed(turned, size).cast(pa.binary()), valid)
+        return json_values.spread(_fixed(turned, size).cast(pa.binary()), valid)
 
     def _turned(self, numbers: pa.FixedSizeBinaryArray) -> pa.Array:
         """Return fixed-size bytes of one byte order as numbers of the other."""
@@ -339,14 +341,6 @@ class BooleanConverter(PrimitiveConverter):
 
     def _written(self, values: pa.Array) -> pa.BinaryArray:
         return _BOOLEANS.take(values.cast(pa.int8()))
-
-
-def _spread(found: pa.Array, where: pa.BooleanArray) -> pa.Array:
-    """Return *found*, a value for each row in *where*, with null for the others."""
-    if len(found) == len(where):
-        return found
-    at = pc.subtract(pc.cumulative_sum(where.cast(pa.int64())), 1)
-    return found.take(pc.if_else(where, at, pa.scalar(None, pa.int64())))
 
 
 def _fixed(numbers: pa.Array, size: int) -> pa.FixedSizeBinaryArray:

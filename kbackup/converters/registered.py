@@ -11,6 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup.connect import json_values
 from kbackup.connect.registry import (
     AUTO_REGISTER,
     KEY_STRATEGY,
@@ -306,9 +307,8 @@ def _runs(
         datums = None if encoded is None else encoded.values.slice(group.given, count)
         group.given += count
         if here.null_count:
-            at = pc.subtract(pc.cumulative_sum(here.is_valid().cast(pa.int64())), 1)
-            at = pc.if_else(here.is_valid(), at, pa.scalar(None, pa.int64()))
-            values, datums = values.take(at), None if datums is None else datums.take(at)
+            values = json_values.spread(values, here.is_valid())
+            datums = None if datums is None else json_values.spread(datums, here.is_valid())
         mine = {row: each for row, each in bad.items() if start <= row < end} if bad else {}
         moved = tuple(replace(each, row=row - start) for row, each in sorted(mine.items()))
         if encoded is not None and datums is not None:
