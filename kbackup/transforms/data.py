@@ -285,11 +285,7 @@ def on_objects(
         records = without_null(records, side)
     data = records.side(side)
     if data.schema is None:
-
-        def change(value: Any) -> Any:
-            return objects(fields_of(value, side))
-
-        return on_json(records, side, change)
+        return on_json(records, side, lambda value: objects(fields_of(value, side)))
     if not data.is_struct:
         return refused(records, side, no_fields(side, f"of type {data.schema.type}"))
     try:

@@ -24,13 +24,13 @@ from kbackup.options import (
     verbatim,
     words,
 )
-from kbackup.records import Bad
 from kbackup.transforms import of_kafka
 from kbackup.transforms.cast import to_type
 from kbackup.transforms.data import (
     REPLACE_NULL,
     Data,
     Records,
+    change_json,
     fields_of,
     no_fields,
     on_json,
@@ -460,16 +460,12 @@ class ValueToKey:
         return _with_key(records, Data(values, schema))
 
     def _json(self, records: Records, data: Data) -> Records:
-        keys: list[Any] = []
-        bad = []
-        for row, value in enumerate(parse_json(data.values)):
-            try:
-                found = fields_of(value, "value")
-                keys.append({name: found.get(name) for name in self._fields})
-            except ValueError as error:
-                bad.append(Bad(row, str(error)))
-                keys.append(None)
-        return _with_key(records, Data(write_json(keys), None)).refuse(bad)
+        def key(value: Any) -> dict[str, Any]:
+            found = fields_of(value, "value")
+            return {name: found.get(name) for name in self._fields}
+
+        keys, bad = change_json(data.values, key)
+        return _with_key(records, Data(keys, None)).refuse(bad)
 
 
 def _with_key(records: Records, key: Data) -> Records:

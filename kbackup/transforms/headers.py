@@ -153,18 +153,16 @@ class HeaderFrom:
         """Return the records with the headers, and without the fields if they are moved."""
         records = without_null(records, self._side)
         data = records.side(self._side)
-        if data.schema is None:
-            found = on_objects(records, self._side, self._structs, self._left)
-            stays = set(found.batch["offset"].to_pylist())
-            rows = [
-                row for row, at in enumerate(records.batch["offset"].to_pylist()) if at in stays
-            ]
-            parsed = parse_json(data.values.take(pa.array(rows, pa.int64())))
-            for field, header in zip(self._fields, self._headers, strict=True):
-                texts = [text_of(each.get(field)) for each in parsed]
-                found = _with_header(found, header, pa.array(texts, pa.binary()))
+        found = on_objects(records, self._side, self._structs, self._left)
+        if data.schema is not None:
             return found
-        return on_objects(records, self._side, self._structs, self._left)
+        stays = set(found.batch["offset"].to_pylist())
+        rows = [row for row, at in enumerate(records.batch["offset"].to_pylist()) if at in stays]
+        parsed = parse_json(data.values.take(pa.array(rows, pa.int64())))
+        for field, header in zip(self._fields, self._headers, strict=True):
+            texts = [text_of(each.get(field)) for each in parsed]
+            found = _with_header(found, header, pa.array(texts, pa.binary()))
+        return found
 
     def _structs(self, records: Records, data: Data) -> Records:
         known = dict(data.schema.fields) if data.schema else {}
