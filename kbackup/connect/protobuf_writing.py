@@ -39,15 +39,6 @@ LOGICAL: Final = {
 }
 """Message of each logical type, and the file that has it."""
 
-_WRAPPERS: Final = {
-    "int32": "Int32Value",
-    "int64": "Int64Value",
-    "float": "FloatValue",
-    "double": "DoubleValue",
-    "bool": "BoolValue",
-    "string": "StringValue",
-    "bytes": "BytesValue",
-}
 _OF_INTEGERS: Final = {
     Type.INT32: ("sint32", "sfixed32"),
     Type.INT64: ("uint32", "fixed32", "uint64", "sint64", "fixed64", "sfixed64"),
@@ -142,9 +133,9 @@ def planned(schema: ConnectSchema, *, fills_defaults: bool = True) -> Message:
         return _Planning(_type_name(name), fills_defaults).message(schema, package)
     if schema.type not in KINDS:
         raise ValueError(f"a message has fields, and {schema.type} has none")
-    plain = ConnectSchema(schema.type)
     kind = KINDS[schema.type]
-    return Message(_WRAPPERS[kind], "google.protobuf", (Field("value", 1, kind, "", plain),))
+    plain = Field("value", 1, kind, "", ConnectSchema(schema.type))
+    return Message(f"{kind.capitalize()}Value", "google.protobuf", (plain,))  # such as Int64Value
 
 
 @dataclass(slots=True)
@@ -426,7 +417,8 @@ def _entries(values: pa.MapArray, each: Field) -> pa.BinaryArray:
 def _untagged(values: pa.Array, each: Field) -> pa.BinaryArray:
     """Return a value without its tag; null stays null."""
     if each.message is not None:
-        return _sized(_nullable(values, _body(values, each.message)))
+        found = _body(values, each.message)
+        return _sized(pc.if_else(values.is_valid(), found, _NULL) if values.null_count else found)
     if each.schema.logical is not None:
         return _sized(_logical(values, each.schema))
     if each.symbols is not None:
@@ -440,10 +432,6 @@ def _untagged(values: pa.Array, each: Field) -> pa.BinaryArray:
     if each.kind.startswith("sint"):
         return signed_varints(values)
     return varint(values)
-
-
-def _nullable(values: pa.Array, found: pa.BinaryArray) -> pa.BinaryArray:
-    return pc.if_else(values.is_valid(), found, _NULL) if values.null_count else found
 
 
 def _numbers(values: pa.Array, each: Field) -> pa.Int64Array:
@@ -469,7 +457,7 @@ def _logical(values: pa.Array, schema: ConnectSchema) -> pa.BinaryArray:
     """Return the message of a logical type, without its length."""
     if schema.logical == DECIMAL:
         number = pa.repeat(pa.scalar(schema.scale, pa.int64()), len(values))
-        return _joined(_part(1, _LEN, _sized(values), None), _integer(3, number))
+        return _joined(_tagged_as(1, _LEN, _sized(values)), _integer(3, number))
     if schema.logical == DATE:
         days = values.cast(pa.date32())
         parts = [pc.year(days), pc.month(days), pc.day(days)]
@@ -497,12 +485,8 @@ def _split(ms: pa.Int64Array) -> tuple[pa.Int64Array, pa.Int64Array]:
 
 
 def _integer(number: int, values: pa.Array) -> pa.BinaryArray:
-    return _part(number, _VARINT, varint(values), b"\0")
-
-
-def _part(number: int, wire: int, found: pa.BinaryArray, zero: bytes | None) -> pa.BinaryArray:
-    tagged = _tagged_as(number, wire, found)
-    return tagged if zero is None else pc.if_else(pc.equal(found, zero), _NOTHING, tagged)
+    found = varint(values)
+    return pc.if_else(pc.equal(found, b"\0"), _NOTHING, _tagged_as(number, _VARINT, found))
 
 
 def _is_message(each: Field) -> bool:
