@@ -15,6 +15,8 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote, urljoin
 
+import pyarrow as pa
+
 from kbackup.connect import json_values
 from kbackup.connect.json_values import JsonForm, JsonStyle
 from kbackup.connect.schema import DECIMAL, ConnectSchema, Type, shown
@@ -133,7 +135,7 @@ def _about(schema: ConnectSchema) -> dict[str, Any]:
 def _written_default(schema: ConnectSchema) -> Any:
     """Return the default of *schema* in the form of its JSON Schema's values."""
     plain = replace(schema, default=None, optional=False)
-    found = json_values.column([json_values.default_of(schema)], plain)
+    found = pa.array([json_values.default_of(schema)], plain.arrow())
     return json.loads(json_values.encode_json(found, plain, JsonStyle(form=FORM))[0].as_py())
 
 
@@ -446,7 +448,7 @@ def _default(schema: ConnectSchema, value: Any) -> str | None:
     """Return a default as ``JsonConverter`` writes it, None if it is not a value of *schema*."""
     plain = replace(schema, default=None, optional=False)
     try:
-        found = json_values.column([json_values.reader(plain, FORM)(value)], plain)
+        found = pa.array([json_values.reader(plain, FORM)(value)], plain.arrow())
     except ValueError:
         return None
     text: str = json_values.encode_json(found, plain)[0].as_py()

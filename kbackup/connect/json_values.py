@@ -15,8 +15,9 @@ Source: Apache Kafka 4.1, ``JsonConverter``; kafka-connect-storage-cloud 87eb7d3
 import base64
 import binascii
 import json
+import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -31,9 +32,6 @@ from kbackup.java import jackson
 
 Read = Callable[[Any], Any]
 """Turns parsed JSON into what `pyarrow.array` accepts; its ``ValueError`` says what is wrong."""
-
-_NOT_FINITE: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-"""How Jackson writes them, in quotes."""
 
 _EXPONENT_MAX: Final = 10_000
 
@@ -65,11 +63,6 @@ CONNECT: Final = JsonForm()
 
 class InexactError(ValueError):
     """A Decimal came as a double: read the text again, numbers as `decimal.Decimal`."""
-
-
-def column(values: Sequence[Any], schema: ConnectSchema) -> pa.Array:
-    """Return a column of what `reader` returned."""
-    return pa.array(values, schema.arrow())
 
 
 def column_of(
@@ -156,8 +149,8 @@ def _integer(bits: int) -> Read:
 def _float(value: Any) -> float:
     if type(value) in (float, int, Decimal):
         return float(value)
-    if isinstance(value, str) and value in _NOT_FINITE:
-        return _NOT_FINITE[value]
+    if isinstance(value, str) and value in jackson.NOT_FINITE:
+        return jackson.NOT_FINITE[value]
     raise _wrong(value, "a number")
 
 
@@ -487,21 +480,17 @@ def decimal(value: bytes, scale: int) -> Decimal:
 
 
 def _double_text(value: float) -> str:
-    return jackson.java_double(value) if _is_finite(value) else _not_finite(value)
+    return jackson.java_double(value) if math.isfinite(value) else _not_finite(value)
 
 
 def _float_text(value: float) -> str:
-    if not _is_finite(value):
+    if not math.isfinite(value):
         return _not_finite(value)
     for digits in range(1, 9):
         text = f"{value:.{digits}e}"
         if _FLOAT.pack(float(text)) == _FLOAT.pack(value):
             return jackson.java_text(text)
     return jackson.java_double(value)
-
-
-def _is_finite(value: float) -> bool:
-    return value - value == 0
 
 
 def _not_finite(value: float) -> str:

@@ -139,7 +139,7 @@ class _Run:
             text, bad = jackson.canonical(pa.array(self.values, pa.binary()))
             bad = tuple(sorted((*self.bad, *bad), key=lambda at: at.row))
             return Column(jackson.column(text), bad=bad)
-        values = json_values.column(self.values, self.schema)
+        values = pa.array(self.values, self.schema.arrow())
         return Column(values, self.schema.of_column(), tuple(self.bad))
 
 
@@ -179,7 +179,7 @@ class _Envelopes:
         return [run.column() for run in self._runs]
 
     def _value(self, text: bytes) -> tuple[Any, Any]:
-        """Return the schema of an envelope, and its value as `json_values.column` accepts it."""
+        """Return the schema of an envelope, and its value as `json_values.reader` returns it."""
         opening = self._opening
         if opening is not None and text.startswith(opening.text) and text.endswith(b"}"):
             rest = text[len(opening.text) : -1]

@@ -123,7 +123,8 @@ def string_value(text: str) -> str | None:
     return value
 
 
-_NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""How Jackson writes what is no number of JSON, in quotes."""
 
 
 def scalar(text: str) -> float | bool | str | None:
@@ -135,7 +136,7 @@ def scalar(text: str) -> float | bool | str | None:
     value = orjson.loads(text)
     if isinstance(value, (list, dict)):
         raise ValueError(f"{text[:40]} is an array or an object")  # noqa: TRY004
-    found: float | bool | str | None = _NOT_FINITE.get(value, value)
+    found: float | bool | str | None = NOT_FINITE.get(value, value)
     return found
 
 

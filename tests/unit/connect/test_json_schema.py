@@ -1,6 +1,7 @@
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from kbackup.connect import json_schema, json_values
@@ -17,7 +18,7 @@ def read(schema: Any, **style: bool) -> ConnectSchema:
 
 def value(schema: ConnectSchema, found: Any) -> Any:
     """Return a value of JSON as the column under *schema* has it."""
-    return json_values.column([json_values.reader(schema, FORM)(found)], schema)[0].as_py()
+    return pa.array([json_values.reader(schema, FORM)(found)], schema.arrow())[0].as_py()
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_a_choice_is_a_struct_of_which_one_field_is_there() -> None:
 
     rows = [json_values.reader(schema, FORM)(each) for each in values]
     assert [{f"{name}.0": 1}, {f"{name}.1": {"a": 2}}, {f"{name}.2": {"b": "x"}}] == rows
-    column = json_values.column([*rows, None], schema)
+    column = pa.array([*rows, None], schema.arrow())
     assert [*values, None] == [
         json.loads(text)
         for text in json_values.encode_json(column, schema, JsonStyle(form=FORM)).to_pylist()
@@ -151,7 +152,7 @@ def test_a_choice_is_a_struct_of_which_one_field_is_there() -> None:
 def test_maps_with_other_keys_than_text_are_lists_of_entries() -> None:
     """A map whose keys are not text becomes a list of entries, as the converter writes it."""
     schema = ConnectSchema(Type.MAP, key=ConnectSchema(Type.INT32), value=TEXT)
-    column = json_values.column([[(1, "a")]], schema)
+    column = pa.array([[(1, "a")]], schema.arrow())
 
     [text] = json_values.encode_json(column, schema, JsonStyle(form=FORM)).to_pylist()
 
