@@ -284,7 +284,7 @@ def decode_avro(data: bytes, count: int, text: str) -> pa.Array:
     """
     import fastavro  # noqa: PLC0415
 
-    header, schema, convert = _reading(text)
+    header, schema, convert, _ = _reading(text)
     block = b"".join([header, long(count), long(len(data)), data, _SYNC])
     file = io.BytesIO(block)
     # 3.9 us per record of 8 fields, including Arrow
@@ -317,8 +317,7 @@ def decode_each_avro(datums: pa.BinaryArray, text: str) -> tuple[pa.Array, dict[
     """
     import fastavro  # noqa: PLC0415
 
-    _, schema, convert = _reading(text)
-    parsed = _parsed(text)
+    _, schema, convert, parsed = _reading(text)
     rows: list[Any] = []
     bad = avro_walk.wrong(datums, text)
     read, file = fastavro.schemaless_reader, io.BytesIO
@@ -352,15 +351,15 @@ def long(number: int) -> bytes:
 
 
 @lru_cache(100)
-def _reading(text: str) -> tuple[bytes, ConnectSchema, Callable[[Any], Any] | None]:
-    """Return the header of a file of such datums, their schema, and what turns each into a row."""
+def _reading(text: str) -> tuple[bytes, ConnectSchema, Callable[[Any], Any] | None, Any]:
+    """Return a file's header, the schema, what turns a datum into a row, and fastavro's schema."""
     import fastavro  # noqa: PLC0415
 
     try:
         found = json.loads(text)
         schema = from_avro(found)
         plain = json.dumps(_as_stored(found))
-        fastavro.parse_schema(json.loads(plain))
+        parsed = fastavro.parse_schema(json.loads(plain))
     except ValueError:
         raise
     except (
@@ -369,14 +368,7 @@ def _reading(text: str) -> tuple[bytes, ConnectSchema, Callable[[Any], Any] | No
         raise ValueError(f"not an Avro schema: {error}") from error
     file = io.BytesIO()
     fastavro.writer(file, json.loads(plain), [], sync_marker=_SYNC)
-    return file.getvalue(), schema, _row(schema)
-
-
-@lru_cache(100)
-def _parsed(text: str) -> Any:
-    import fastavro  # noqa: PLC0415
-
-    return fastavro.parse_schema(_as_stored(json.loads(text)))
+    return file.getvalue(), schema, _row(schema), parsed
 
 
 def _as_stored(found: Any) -> Any:
