@@ -176,11 +176,10 @@ def _decoded(value: bytes) -> str:
         raise ValueError(why) from None
 
 
+_CODES: Final = {
+    Type.INT16: "h", Type.INT32: "i", Type.INT64: "q", Type.FLOAT32: "f", Type.FLOAT64: "d",
+}  # fmt: skip
 _BOOLEANS: Final = pa.array([b"\0", b"\1"], pa.binary())
-
-
-def _traits(name: str) -> Traits:
-    return Traits(frozenset({Kind.TYPED}), (name,), "org.apache.kafka.connect.converters")
 
 
 class PrimitiveConverter:
@@ -188,6 +187,14 @@ class PrimitiveConverter:
 
     traits: ClassVar[Traits]
     type: ClassVar[Type]
+    code: ClassVar[str]
+    """The type code of `array.array`, which swaps bytes in C; empty for a boolean."""
+
+    def __init_subclass__(cls, of: Type | None = None) -> None:
+        if of is not None:
+            cls.type, cls.code = of, _CODES.get(of, "")
+            package = "org.apache.kafka.connect.converters"
+            cls.traits = Traits(frozenset({Kind.TYPED}), (cls.__name__,), package)
 
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Do nothing: there are no options."""
@@ -247,9 +254,6 @@ class PrimitiveConverter:
 class NumberConverter(PrimitiveConverter):
     """Big-endian numbers of one size."""
 
-    code: ClassVar[str]
-    """The type code of `array.array`, which swaps bytes in C."""
-
     def _read(self, column: pa.BinaryArray) -> tuple[pa.Array, pa.BooleanArray]:
         size = array(self.code).itemsize
         fits = pc.fill_null(pc.equal(pc.binary_length(column), size), False)
@@ -276,9 +280,9 @@ class NumberConverter(PrimitiveConverter):
 
     def _turned(self, numbers: pa.FixedSizeBinaryArray) -> pa.Array:
         """Return fixed-size bytes of one byte order as numbers of the other."""
-        size = array(self.code).itemsize
-        start = numbers.offset * size
         data = array(self.code)
+        size = data.itemsize
+        start = numbers.offset * size
         if len(numbers):
             data.frombytes(memoryview(numbers.buffers()[1])[start : start + len(numbers) * size])
         data.byteswap()
@@ -286,51 +290,28 @@ class NumberConverter(PrimitiveConverter):
         return pa.Array.from_buffers(kind, len(data), [None, pa.py_buffer(data)])
 
 
-class ShortConverter(NumberConverter):
+class ShortConverter(NumberConverter, of=Type.INT16):
     """Numbers of two bytes."""
 
-    traits: ClassVar = _traits("ShortConverter")
-    type = Type.INT16
-    code = "h"
 
-
-class IntegerConverter(NumberConverter):
+class IntegerConverter(NumberConverter, of=Type.INT32):
     """Numbers of four bytes."""
 
-    traits: ClassVar = _traits("IntegerConverter")
-    type = Type.INT32
-    code = "i"
 
-
-class LongConverter(NumberConverter):
+class LongConverter(NumberConverter, of=Type.INT64):
     """Numbers of eight bytes."""
 
-    traits: ClassVar = _traits("LongConverter")
-    type = Type.INT64
-    code = "q"
 
-
-class FloatConverter(NumberConverter):
+class FloatConverter(NumberConverter, of=Type.FLOAT32):
     """Floating-point numbers of four bytes."""
 
-    traits: ClassVar = _traits("FloatConverter")
-    type = Type.FLOAT32
-    code = "f"
 
-
-class DoubleConverter(NumberConverter):
+class DoubleConverter(NumberConverter, of=Type.FLOAT64):
     """Floating-point numbers of eight bytes."""
 
-    traits: ClassVar = _traits("DoubleConverter")
-    type = Type.FLOAT64
-    code = "d"
 
-
-class BooleanConverter(PrimitiveConverter):
+class BooleanConverter(PrimitiveConverter, of=Type.BOOLEAN):
     """A byte, 0 or 1."""
-
-    traits: ClassVar = _traits("BooleanConverter")
-    type = Type.BOOLEAN
 
     def _read(self, column: pa.BinaryArray) -> tuple[pa.Array, pa.BooleanArray]:
         found = pc.index_in(column, _BOOLEANS)
