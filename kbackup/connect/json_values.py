@@ -17,7 +17,7 @@ import binascii
 import json
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -84,6 +84,22 @@ def column_of(
             except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
                 rows[at], bad[at] = None, str(error)
         return pa.array(rows, kind), bad
+
+
+def read_each(
+    values: Iterable[Any], read: Read, kind: pa.DataType
+) -> tuple[pa.Array, dict[int, str]]:
+    """Return what *read* makes of each value, as `column_of` does."""
+    rows: list[Any] = []
+    bad: dict[int, str] = {}
+    for at, value in enumerate(values):
+        row = None
+        try:
+            row = read(value)
+        except ValueError as error:
+            bad[at] = str(error)
+        rows.append(row)
+    return column_of(rows, kind, bad)
 
 
 @lru_cache(1000)
