@@ -71,11 +71,7 @@ class AvroConverter:
         self._style = AvroStyle(enhanced=False)
 
     def configure(self, properties: Mapping[str, Any]) -> None:
-        """Set the registry, and what written schemas retain.
-
-        Raises:
-            ConfigurationError: If these settings cannot make a connection to the registry.
-        """
+        """Set the registry, and what written schemas retain."""
         self.asked = RequestedSchemas.of(properties)
         self._style = AvroStyle(
             CONNECT_META.of(properties),
@@ -84,20 +80,13 @@ class AvroConverter:
         )
 
     def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
-        """Read *column* as Avro with the schemas that its rows name.
-
-        Raises:
-            RegistryError: If the registry does not answer.
-        """
+        """Read *column* as Avro with the schemas that its rows name."""
         return registered.decode(column, self.asked, self._of_schema)
 
     def encode(self, column: pa.Array, schema: Schema | None = None) -> Column:
         """Return *column* as Avro with its schema, which is registered if it is new.
 
         A value that does not fit its schema, or has none, is bad.
-
-        Raises:
-            RegistryError: If the registry does not answer, or refuses the schema.
         """
         if isinstance(column.type, pa.JsonType):
             return registered.only_null(column, "Avro")

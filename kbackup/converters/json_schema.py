@@ -100,11 +100,7 @@ class JsonSchemaConverter:
         self._texts = JsonStyle(form=FORM)
 
     def configure(self, properties: Mapping[str, Any]) -> None:
-        """Set the registry, and how schemas are read and written.
-
-        Raises:
-            ConfigurationError: If these settings cannot make a connection to the registry.
-        """
+        """Set the registry, and how schemas are read and written."""
         self.asked = RequestedSchemas.of(properties)
         self._schemas = JsonSchemaStyle(NOT_REQUIRED.of(properties), ADDITIONAL.of(properties))
         is_numeric = DECIMAL_FORMAT.of(properties) == "numeric"
@@ -112,20 +108,13 @@ class JsonSchemaConverter:
         self._texts = JsonStyle(numeric_decimals=is_numeric, form=form)
 
     def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
-        """Read *column* as JSON with the schemas that its rows name; JSON ``null`` is null.
-
-        Raises:
-            RegistryError: If the registry does not answer.
-        """
+        """Read *column* as JSON with the schemas that its rows name; JSON ``null`` is null."""
         return registered.decode(column, self.asked, self._of_schema)
 
     def encode(self, column: pa.Array, schema: Schema | None = None) -> Column:
         """Return *column* as JSON with its schema, which is registered if it is new.
 
         A value that has no JSON Schema is bad.
-
-        Raises:
-            RegistryError: If the registry does not answer, or refuses the schema.
         """
         if isinstance(column.type, pa.JsonType):
             return registered.only_null(column, "JSON Schema")

@@ -97,11 +97,7 @@ class StringConverter:
     )
 
     def configure(self, properties: Mapping[str, Any]) -> None:
-        """Take ``converter.encoding``.
-
-        Raises:
-            ConfigurationError: If it is not UTF-8.
-        """
+        """Take ``converter.encoding``."""
         encoding = ENCODING.of(properties)
         if encoding.strip().upper() not in ("UTF-8", "UTF8"):
             raise ConfigurationError(

@@ -98,12 +98,7 @@ class ProtobufConverter:
         self._fills_defaults = True
 
     def configure(self, properties: Mapping[str, Any]) -> None:
-        """Set the registry, and how messages become columns.
-
-        Raises:
-            ConfigurationError: If these settings cannot make a connection to the registry, or
-                Protobuf's libraries are not installed.
-        """
+        """Set the registry, and how messages become columns."""
         from kbackup.connect import protobuf_reading  # noqa: F401, PLC0415  (says what is missing)
         from kbackup.connect.protobuf_reading import ProtobufStyle  # noqa: PLC0415
 
@@ -119,20 +114,13 @@ class ProtobufConverter:
         )
 
     def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
-        """Read *column* as the messages of the schemas that its rows name.
-
-        Raises:
-            RegistryError: If the registry does not answer.
-        """
+        """Read *column* as the messages of the schemas that its rows name."""
         return registered.decode(column, self.asked, self._of_schema, unframed_messages)
 
     def encode(self, column: pa.Array, schema: Schema | None = None) -> Column:
         """Return *column* as messages of its schema, which is registered if it is new.
 
         A value that no message can hold is bad.
-
-        Raises:
-            RegistryError: If the registry does not answer, or refuses the schema.
         """
         from kbackup.connect import protobuf_writing  # noqa: PLC0415
 

@@ -315,11 +315,7 @@ class OnlyRead:
         options: FormatOptions,  # noqa: ARG002
         schema: Schema | None = None,  # noqa: ARG002
     ) -> Writer:
-        """Refuse.
-
-        Raises:
-            ConfigurationError: Always.
-        """
+        """Refuse."""
         raise ConfigurationError(
             f"the {self.name} format is only read", do="leave out format.class for full records"
         )

@@ -221,11 +221,7 @@ class AvroFormat:
     def writer(
         self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None = None
     ) -> "AvroWriter":
-        """Begin a file of values, keys or headers.
-
-        Raises:
-            ConfigurationError: If *view* is full records, or there is no such codec.
-        """
+        """Begin a file of values, keys or headers."""
         if view not in COLUMNS:
             raise refuse_view("avro", view)
         return AvroWriter(file, view, options, schema)
@@ -242,7 +238,6 @@ class AvroFormat:
         A column of values or keys has the Connect schema that corresponds to the file's.
 
         Raises:
-            ConfigurationError: If *view* is full records.
             CorruptObjectError: If it is not an Avro container, is truncated within a block, or
                 its blocks do not match its schema.
         """
@@ -257,12 +252,7 @@ class AvroFormat:
         extension: str,  # noqa: ARG002
         options: FormatOptions,
     ) -> Files:
-        """Return a column for each field of the records.
-
-        Raises:
-            ConfigurationError: If the data are not records, or have no columns.
-            CorruptObjectError: If it is not an Avro container.
-        """
+        """Return a column for each field of the records."""
         schema = json.loads(BlockReader(file, options.max_record_bytes).schema)
         stored_as = partial(table_stored_as, schema)
         return Files(table_columns(schema), (EXTENSION,), "avro", stored_as)

@@ -101,11 +101,7 @@ class BlockGzipFormat:
         options: FormatOptions,
         schema: Schema | None = None,  # noqa: ARG002
     ) -> "BlockGzipWriter":
-        """Begin a file of values.
-
-        Raises:
-            ConfigurationError: If *view* is another.
-        """
+        """Begin a file of values."""
         if view is not View.VALUE:
             raise refuse_view("block_gzip", view)
         return BlockGzipWriter(file, options)
@@ -120,7 +116,6 @@ class BlockGzipFormat:
         """Read a file of values, or some of its blocks.
 
         Raises:
-            ConfigurationError: If *view* is another.
             CorruptObjectError: If its gzip is damaged, or its last line has no end.
         """
         if view is not View.VALUE:

@@ -106,11 +106,7 @@ class ByteArrayFormat:
         options: FormatOptions,
         schema: Schema | None = None,  # noqa: ARG002
     ) -> "ByteArrayWriter":
-        """Begin a file of values or keys.
-
-        Raises:
-            ConfigurationError: If *view* is another, or the separator is empty.
-        """
+        """Begin a file of values or keys."""
         _check(view, options)
         return ByteArrayWriter(file, view, options)
 
@@ -122,7 +118,6 @@ class ByteArrayFormat:
         A flipped bit cannot be detected here, unless the file is compressed.
 
         Raises:
-            ConfigurationError: If *view* is another, or the separator is empty.
             CorruptObjectError: If it does not end with the separator, or its gzip is damaged.
         """
         _check(view, options)

@@ -166,7 +166,6 @@ class CsvFormat(OnlyRead):
         """Read a file of values.
 
         Raises:
-            ConfigurationError: If *view* is another.
             CorruptObjectError: If rows differ in their number of fields, two fields have one name,
                 a quote is not closed, a row is longer than `_BLOCK_BYTES`, or the compression is
                 damaged.

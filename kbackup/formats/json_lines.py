@@ -198,11 +198,7 @@ class JsonFormat:
         options: FormatOptions,
         schema: Schema | None = None,
     ) -> "JsonWriter":
-        """Begin a file of values, keys or headers.
-
-        Raises:
-            ConfigurationError: If *view* is full records.
-        """
+        """Begin a file of values, keys or headers."""
         if view not in COLUMNS:
             raise refuse_view("json", view)
         return JsonWriter(file, view, options, schema)
@@ -216,7 +212,6 @@ class JsonFormat:
         is no longer JSON, or the file is compressed.
 
         Raises:
-            ConfigurationError: If *view* is full records.
             CorruptObjectError: If a line is not one JSON value, the last one has no newline, or
                 the gzip is damaged.
         """
@@ -228,7 +223,6 @@ class JsonFormat:
         """Read a file as `read` does, and go on behind a line that is damaged.
 
         Raises:
-            ConfigurationError: If *view* is full records.
             CorruptObjectError: If the last line has no newline, or the gzip is damaged.
         """
         if view not in COLUMNS:
@@ -236,12 +230,7 @@ class JsonFormat:
         return _salvaged(file, view, codecs.of_extension(extension), options)
 
     def table(self, file: BinaryIO, view: View, extension: str, options: FormatOptions) -> Files:
-        """Return a column for each field that the first values show.
-
-        Raises:
-            ConfigurationError: If they are not objects.
-            CorruptObjectError: As `read`.
-        """
+        """Return a column for each field that the first values show."""
         batches = self.read(file, view, extension, options)
         texts = (text for batch in batches for text in batch.column(0).to_pylist())
         lines = (text for text in islice(texts, TABLE_LINES) if text is not None)

@@ -218,7 +218,6 @@ class KafkaBackupFormat(OnlyRead):
         """Read a segment; no row of it is yielded before its checksum has been compared.
 
         Raises:
-            ConfigurationError: If *view* is not full records.
             CorruptObjectError: If it is not a segment, cut short, altered, or holds a record of
                 more than ``max_record_bytes``.
             UnsupportedObjectError: If it is JSON, a segment of another version or compression, or

@@ -122,7 +122,6 @@ class LogFormat(OnlyRead):
         """Read a file as rows, and check it while reading.
 
         Raises:
-            ConfigurationError: If *view* is not full records.
             CorruptObjectError: If it is not as it was written.  What batches hold is yielded
                 before that where only the index is damaged.
         """

@@ -52,11 +52,7 @@ class FieldPartitioner:
     )
 
     def configure(self, options: Mapping[str, Any]) -> None:
-        """Take the names of the fields, and what stands between directories.
-
-        Raises:
-            ConfigurationError: If there are none.
-        """
+        """Take the names of the fields, and what stands between directories."""
         self._names = FIELDS.of(options)
         self._delimiter = delimiter(options)
         if not self._names:

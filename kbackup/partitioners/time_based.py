@@ -236,11 +236,7 @@ class TimeBasedPartitioner:
     )
 
     def configure(self, options: Mapping[str, Any]) -> None:
-        """Take pattern, span, zone and language.
-
-        Raises:
-            ConfigurationError: If one of them is missing or cannot be used.
-        """
+        """Take pattern, span, zone and language."""
         self._path = PATH_FORMAT.of(options).removesuffix(delimiter(options))
         self._buckets = buckets(self._path, DURATION.of(options), options)
 

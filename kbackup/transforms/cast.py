@@ -160,11 +160,7 @@ class Cast:
     traits: ClassVar = of_kafka("Cast", SPEC, REPLACE_NULL)
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
-        """Take the types.
-
-        Raises:
-            ConfigurationError: If one is not a type, or both the whole and fields are cast.
-        """
+        """Take the types."""
         self._side, self._fills = side, REPLACE_NULL.of(options)
         self._whole: Type | None = None
         self._casts: dict[str, Type] = {}

@@ -53,11 +53,7 @@ class ReplaceField:
     traits: ClassVar = of_kafka("ReplaceField", EXCLUDE, INCLUDE, RENAMES, REPLACE_NULL)
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
-        """Take the names.
-
-        Raises:
-            ConfigurationError: If a renaming is not of the form old:new.
-        """
+        """Take the names."""
         self._side = side
         self._exclude = frozenset(EXCLUDE.of(options))
         self._include = frozenset(INCLUDE.of(options))
@@ -247,11 +243,7 @@ class InsertField:
     )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
-        """Take the names of the fields.
-
-        Raises:
-            ConfigurationError: If there is none, or the fixed text is missing.
-        """
+        """Take the names of the fields."""
         self._side, self._static = side, STATIC_VALUE.of(options)
         self._fills = REPLACE_NULL.of(options)
         self._fields = []

@@ -133,11 +133,7 @@ class HeaderFrom:
     traits: ClassVar = of_kafka("HeaderFrom", FIELDS, HEADERS, OPERATION, REPLACE_NULL)
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
-        """Take the fields and their headers.
-
-        Raises:
-            ConfigurationError: If their numbers differ.
-        """
+        """Take the fields and their headers."""
         self._side, self._fills = side, REPLACE_NULL.of(options)
         self._fields, self._headers = FIELDS.of(options), HEADERS.of(options)
         self._moves = OPERATION.of(options) == "move"

@@ -25,11 +25,7 @@ class TopicNameMatches:
     traits: ClassVar = Traits(class_names=("TopicNameMatches",), options=(PATTERN,))
 
     def configure(self, options: Mapping[str, Any]) -> None:
-        """Take the pattern.
-
-        Raises:
-            ConfigurationError: If Java refuses it, or it uses something that is not supported.
-        """
+        """Take the pattern."""
         pattern = PATTERN.of(options)
         try:
             self._pattern = translate(pattern)

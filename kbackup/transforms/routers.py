@@ -41,11 +41,7 @@ class TimestampRouter:
     )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:  # noqa: ARG002
-        """Take the formats.
-
-        Raises:
-            ConfigurationError: If the time's is not a pattern.
-        """
+        """Take the formats."""
         self._topic = TOPIC_FORMAT.of(options)
         pattern = TIMESTAMP_FORMAT.of(options)
         try:
@@ -102,11 +98,7 @@ class RegexRouter:
     traits: ClassVar = of_kafka("RegexRouter", REGEX, REPLACEMENT, sides=())
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:  # noqa: ARG002
-        """Take pattern and replacement.
-
-        Raises:
-            ConfigurationError: If Java refuses one, or it uses something that is not supported.
-        """
+        """Take pattern and replacement."""
         self._rename = Rename(regex=REGEX.of(options), replacement=REPLACEMENT.of(options))
 
     def apply(self, records: Records) -> Records:
@@ -149,11 +141,7 @@ class ExtractTopic:
     )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
-        """Take the field.
-
-        Raises:
-            ConfigurationError: If there is no header, or a path is not one of names.
-        """
+        """Take the field."""
         self._side, self._skips = side, SKIP.of(options)
         field, self._is_path = FIELD.of(options), FORMAT.of(options) == "JSON_PATH"
         if side == "header" and (not field or self._is_path):

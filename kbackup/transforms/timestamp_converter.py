@@ -61,11 +61,7 @@ class TimestampConverter:
     )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
-        """Take the field, and the target type.
-
-        Raises:
-            ConfigurationError: If text is requested without a pattern, or the pattern is invalid.
-        """
+        """Take the field, and the target type."""
         self._side = side
         self._field, self._target = FIELD.of(options), TARGET.of(options)
         self._precision, self._fills = PRECISION.of(options), REPLACE_NULL.of(options)
