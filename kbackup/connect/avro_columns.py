@@ -75,12 +75,7 @@ Read: TypeAlias = Callable[[Bytes, Place], tuple[pa.Array, Place]]
 
 
 def read_long(data: Bytes, at: Place) -> tuple[pa.Int64Array, Place]:
-    """Read variable-length integers.
-
-    Raises:
-        UnsureError: If one does not end.
-        IndexError: If a row is cut short.
-    """
+    """Read variable-length integers; `UnsureError` or `IndexError` if one does not end."""
     byte = data.at(at)
     at = pc.add(at, _ONE)
     least, most = _bounds(byte)
@@ -100,12 +95,7 @@ def read_long(data: Bytes, at: Place) -> tuple[pa.Int64Array, Place]:
 
 
 def read_int(data: Bytes, at: Place) -> tuple[pa.Int64Array, Place]:
-    """Read numbers of at most five bytes: Java's reader takes no longer ones of 32 bits.
-
-    Raises:
-        UnsureError: If one is longer.
-        IndexError: If a row is cut short.
-    """
+    """Read numbers of at most five bytes, as `read_long`: Java's reader takes no longer ones."""
     found, end = read_long(data, at)
     check(pc.subtract(end, at), 0, _INT_VARINT_MAX)
     return found, end
@@ -167,11 +157,7 @@ def _bounds(numbers: pa.Array) -> tuple[int, int]:
 
 
 def check(numbers: pa.Int64Array, least: int, most: int) -> None:
-    """Leave numbers outside these bounds to `avro_reading`.
-
-    Raises:
-        UnsureError: If there are any.
-    """
+    """Raise `UnsureError`, which leaves a row to `avro_reading`, if a number is out of bounds."""
     low, high = _bounds(numbers)
     if low < least or high > most:
         raise UnsureError
@@ -241,14 +227,9 @@ _FIRST: Final = pa.array([0], pa.int32())
 
 
 def decode(datums: pa.BinaryArray, text: str) -> pa.Array | None:
-    """Return each row of *datums*, one datum and none of them null, as a row of a column.
+    """Return what `avro_reading.decode_each_avro` does of *datums*, none of them null.
 
-    Args:
-        datums: One Avro datum per row.
-        text: Their Avro schema in JSON.
-
-    Returns:
-        What `avro_reading.decode_each_avro` returns; None if that must be called.
+    None if that must be called; *text* is their Avro schema in JSON.
     """
     found = decode_in_c(datums, text)
     return by_columns(datums, text) if found is None else found
@@ -429,15 +410,7 @@ _Build: TypeAlias = Callable[[list[pa.Array]], pa.Array]
 
 
 def decode_in_c(datums: pa.BinaryArray, text: str) -> pa.Array | None:
-    """Return each row of *datums*, one datum and none of them null, as a row of a column.
-
-    Args:
-        datums: One Avro datum per row.
-        text: Their Avro schema in JSON.
-
-    Returns:
-        What `avro_reading.decode_each_avro` returns; None if something else must be called.
-    """
+    """Return what `decode` does, by the C library; None if something else must be called."""
     library, plan = native.library(), _plan_of(text)
     if library is None or plan is None or not len(datums) or datums.buffers()[2] is None:
         return None

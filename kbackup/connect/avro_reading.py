@@ -272,12 +272,9 @@ def connect_schema(text: str) -> ConnectSchema:
 
 
 def decode_avro(data: bytes, count: int, text: str) -> pa.Array:
-    """Return *count* consecutive datums as a column.
+    """Return *count* consecutive datums as a column with the `connect_schema` of *text*.
 
-    Args:
-        data: The datums, and nothing else; `avro_walk.check_block` has found nothing wrong.
-        count: How many.
-        text: Their Avro schema in JSON; the column has its `connect_schema`.
+    `avro_walk.check_block` has found nothing wrong with *data*.
 
     Raises:
         ValueError: If *data* is not *count* datums of the schema, or the schema has no column.
@@ -304,10 +301,6 @@ def decode_each_avro(datums: pa.BinaryArray, text: str) -> tuple[pa.Array, dict[
 
     While `decode_avro` trusts a file's blocks, this checks the end of each datum: a value that is
     truncated, or followed by something else, does not shift those after it.
-
-    Args:
-        datums: One Avro datum per row.
-        text: Their Avro schema in JSON; the column has its `connect_schema`.
 
     Returns:
         The column, null where a datum is not a value of the schema; and the reasons, by row.

@@ -41,14 +41,9 @@ def holds_json(column: pa.Array) -> bool:
 
 
 def typed(column: pa.Array, path: tuple[str, ...]) -> pa.Array | None:
-    """Return the field at *path* of each value, null where its parent is.
+    """Return the field at *path* of each struct or map, null where its parent is.
 
-    Args:
-        column: Structs or maps, inside one another.
-        path: Names, one at least.
-
-    Returns:
-        One row per row of *column*; None where their type has no such field.
+    None where their type has no such field.
     """
     for name in path:
         if pa.types.is_struct(column.type) and column.type.get_field_index(name) >= 0:
@@ -61,17 +56,10 @@ def typed(column: pa.Array, path: tuple[str, ...]) -> pa.Array | None:
 
 
 def in_json(column: pa.Array, paths: Sequence[tuple[str, ...]]) -> list[list[Any]]:
-    """Return what each JSON text has at each path: `ABSENT` where it does not, None for null.
+    """Return for each path what each JSON text has there: `ABSENT` where nothing, None for null.
 
     A field inside null, and inside a value that is null, is null.  Text that is not JSON has no
     field.  Each text is parsed once: about 1 µs for 200 bytes.
-
-    Args:
-        column: As `holds_json` wants it.
-        paths: Names, one at least in each.
-
-    Returns:
-        For each path one element per row of *column*.
     """
     texts = column.storage if isinstance(column, pa.ExtensionArray) else column
     values = [_parsed(text) for text in texts.cast(pa.binary()).to_pylist()]

@@ -153,10 +153,7 @@ def from_json_schema(
 ) -> ConnectSchema:
     """Return the Connect schema that corresponds to a JSON Schema.
 
-    Args:
-        text: The schema.
-        imports: Name and text of each schema that it refers to.
-        style: Whether all properties are required.
+    Each of *imports* is name and text of a schema that it refers to.
 
     Raises:
         ValueError: If it is not a JSON Schema, or Connect has no equivalent, for example for a

@@ -68,13 +68,7 @@ class InexactError(ValueError):
 def column_of(
     rows: list[Any], kind: pa.DataType, bad: dict[int, str]
 ) -> tuple[pa.Array, dict[int, str]]:
-    """Return *rows* as a column, null where Arrow rejects one, and the reasons by row.
-
-    Args:
-        rows: Values for `pyarrow.array`; those that it rejects become None.
-        kind: The column's type.
-        bad: The rows known to be bad; those that Arrow rejects are added.
-    """
+    """Return *rows* as a column, null where Arrow rejects one, and *bad* with the reasons."""
     try:
         return pa.array(rows, kind), bad
     except (pa.ArrowException, OverflowError, TypeError, ValueError):

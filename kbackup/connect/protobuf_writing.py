@@ -52,12 +52,7 @@ _META: Final = "confluent/meta.proto"
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """An enum.
-
-    Attributes:
-        name: The name of its type.
-        numbers: Symbol and number, 0 first.
-    """
+    """An enum: the name of its type, and symbols with their numbers, 0 first."""
 
     name: str
     numbers: tuple[tuple[str, int], ...]
@@ -119,10 +114,6 @@ class Message:
 
 def planned(schema: ConnectSchema, *, fills_defaults: bool = True) -> Message:
     """Return the message that corresponds to *schema*.
-
-    Args:
-        schema: What the values are to Connect.
-        fills_defaults: A field that is null is written as its default, where there is one.
 
     Raises:
         ValueError: If there is none: for a list in a list, a name with characters other than

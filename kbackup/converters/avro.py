@@ -52,11 +52,7 @@ OPTIONS: Final = (*registry.OPTIONS, CONNECT_META, ENHANCED, BARE_TYPES, SINGLE_
 
 
 class AvroConverter:
-    """Columns under schemas of Connect, whose versions are those of the registry.
-
-    Attributes:
-        asked: The registry, None where none was named.
-    """
+    """Columns under schemas of Connect, whose versions are those of the registry."""
 
     traits: ClassVar = Traits(
         class_names=("AvroConverter",),

@@ -80,11 +80,7 @@ _DO: Final = (
 
 
 class JsonSchemaConverter:
-    """Columns under schemas of Connect, whose versions are those of the registry.
-
-    Attributes:
-        asked: The registry, None where none was named.
-    """
+    """Columns under schemas of Connect, whose versions are those of the registry."""
 
     traits: ClassVar = Traits(
         class_names=("JsonSchemaConverter",),

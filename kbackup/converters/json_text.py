@@ -75,11 +75,7 @@ class JsonConverter:
         return not self._has_schemas
 
     def configure(self, properties: Mapping[str, Any]) -> None:
-        """Set ``schemas.enable``, by default true, as in Connect.
-
-        And ``decimal.format``, which controls how `encode` writes a Decimal, and
-        ``replace.null.with.default``.
-        """
+        """Take the options; ``schemas.enable`` is true by default, as in Connect."""
         self._has_schemas = SCHEMAS_ENABLE.of(properties)
         form = JsonForm(fills_defaults=FILL.of(properties))
         is_numeric = DECIMAL_FORMAT.of(properties) == "numeric"

@@ -78,11 +78,7 @@ if TYPE_CHECKING:
 
 
 class ProtobufConverter:
-    """Columns under schemas of Connect, whose versions are those of the registry.
-
-    Attributes:
-        asked: The registry, None where none was named.
-    """
+    """Columns under schemas of Connect, whose versions are those of the registry."""
 
     traits: ClassVar = Traits(
         class_names=("ProtobufConverter",),
@@ -98,7 +94,7 @@ class ProtobufConverter:
         self._fills_defaults = True
 
     def configure(self, properties: Mapping[str, Any]) -> None:
-        """Set the registry, and how messages become columns."""
+        """Set the registry, and how messages become columns; refuse if libraries are missing."""
         from kbackup.connect import protobuf_reading  # noqa: F401, PLC0415  (says what is missing)
         from kbackup.connect.protobuf_reading import ProtobufStyle  # noqa: PLC0415
 

@@ -145,13 +145,7 @@ def rows_of(column: pa.Array) -> pa.Int64Array:
 
 
 def bad_rows(wrong: Mapping[int, str], what: str, do: str = _DO) -> tuple[Bad, ...]:
-    """Return why rows are bad, in row order.
-
-    Args:
-        wrong: The reason by row.
-        what: What is wrong with each of them.
-        do: What the operator can do.
-    """
+    """Return the rows that are bad, in order: the reason of each in *wrong*, and what all share."""
     return tuple(Bad(row, what, why, do) for row, why in sorted(wrong.items()))
 
 
@@ -202,11 +196,11 @@ def decode(
     """Return *column* as `kbackup.converters.Converter.decode` does.
 
     A row that names no schema, or one that the registry does not know or that has no column, is
-    bad; like null, it stays in the current run.
+    bad; like null, it stays in the current run.  Nulls need no request.
 
     Args:
         column: Values as Kafka has them.
-        asked: The registry that knows the schemas; nulls need no request.
+        asked: The registry that knows the schemas.
         of_schema: Decodes the values of one schema; its ``ValueError`` says why it cannot.
         unframe: Removes the prefixes.
 

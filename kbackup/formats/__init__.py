@@ -315,7 +315,7 @@ class OnlyRead:
         options: FormatOptions,  # noqa: ARG002
         schema: Schema | None = None,  # noqa: ARG002
     ) -> Writer:
-        """Refuse."""
+        """Refuse, with a ``ConfigurationError``."""
         raise ConfigurationError(
             f"the {self.name} format is only read", do="leave out format.class for full records"
         )
@@ -406,12 +406,9 @@ def corrupt(what: str, why: str) -> CorruptObjectError:
 def column_schema(field: pa.Field, form: str) -> ConnectSchema:
     """Return the schema of *field*'s values, or the one that its Arrow type stands for.
 
-    Args:
-        field: The column.
-        form: The kind of file, with its article, for the error.
-
     Raises:
-        ConfigurationError: If neither is a schema of Kafka Connect.
+        ConfigurationError: If neither is a schema of Kafka Connect, which *form*, a kind of file
+            with its article, needs.
     """
     found = connect.of(schema_of(field))
     if found is not None:

@@ -95,14 +95,7 @@ _TEXT_MOST: Final = 2**20
 
 
 def table_columns(schema: Any) -> tuple[TableColumn, ...]:
-    """Return the columns of an Avro file.
-
-    Args:
-        schema: The file's schema, as parsed JSON.
-
-    Raises:
-        ConfigurationError: If its values are not records.
-    """
+    """Return the columns of a file with *schema*, parsed JSON; refuse one that is no record's."""
     named: dict[str, Any] = {}
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise not_a_table("its values are no records")
@@ -259,14 +252,7 @@ class AvroFormat:
 
 
 class AvroWriter:
-    """An Avro container being written; holds a block.
-
-    Args:
-        file: Where the bytes go; never closed here.
-        view: The part of each record that it holds.
-        options: The codec, and what schemas retain.
-        schema: The schema of the values, None if the batches have it.
-    """
+    """An Avro container being written; holds a block."""
 
     def __init__(
         self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None

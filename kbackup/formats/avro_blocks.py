@@ -77,11 +77,6 @@ _UNPACKERS: Final[dict[str, Callable[[], Any]]] = {
 class BlockWriter:
     """A container being written; holds at most one block.
 
-    Args:
-        file: Where the bytes go; never closed here.
-        schema: The Avro schema, in JSON.
-        codec: One of `COMPRESS`.
-
     Attributes:
         schema: The Avro schema, in JSON.
     """
@@ -147,11 +142,7 @@ class AvroBlock:
 
 
 class BlockReader:
-    """A container being read, a block at a time.
-
-    Args:
-        file: The file, at its start.
-        max_bytes: The most that a block may have, compressed or not.
+    """A container being read, a block at a time, of at most *max_bytes*, compressed or not.
 
     Attributes:
         schema: The Avro schema, in JSON.

@@ -142,12 +142,7 @@ def _nowhere(_engine: str, _away: Collection[str]) -> tuple[str, ...]:
 
 
 class BlockGzipWriter:
-    """A block-gzip file being written; its blocks do not depend on how rows are divided into calls.
-
-    Args:
-        file: Where the bytes go; never closed here.
-        options: The size of blocks, and their compression.
-    """
+    """A file being written; its blocks do not depend on how rows are divided into calls."""
 
     def __init__(self, file: BinaryIO, options: FormatOptions) -> None:
         self._out = _Counted(file)
@@ -185,11 +180,7 @@ class BlockGzipWriter:
         self._finish()
 
     def index(self, first_offset: int) -> bytes:
-        """Return what is stored beside the file, once it is closed.
-
-        Args:
-            first_offset: The offset of the file's first record.
-        """
+        """Return what is stored beside the closed file, whose first record has *first_offset*."""
         blocks = []
         for raw, records, length, start in self._blocks:
             blocks.append(IndexedBlock(raw, records, length, start, first_offset))

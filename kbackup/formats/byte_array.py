@@ -127,13 +127,7 @@ class ByteArrayFormat:
 
 
 class ByteArrayWriter:
-    """A file of raw bytes being written.
-
-    Args:
-        file: Where the bytes go; never closed here.
-        view: `View.VALUE` or `View.KEY`.
-        options: Separator, compression.
-    """
+    """A file of raw bytes being written."""
 
     def __init__(self, file: BinaryIO, view: View, options: FormatOptions) -> None:
         self._separator = separator(options)

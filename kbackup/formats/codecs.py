@@ -51,10 +51,6 @@ class GzipWriter:
 
     At levels 1 to 9 it is byte for byte what ``GZIPOutputStream`` writes with the same
     zlib; at -1 only the content matters, and isal writes it nine times as fast.
-
-    Args:
-        file: Where the member goes; not closed here.
-        level: 0 to 9 of zlib, or -1 for the fastest available library.
     """
 
     def __init__(self, file: BinaryIO, level: int) -> None:
@@ -201,12 +197,9 @@ def without(extension: str) -> str:
 
 
 def compressor(codec: Codec, file: BinaryIO, level: int) -> Compressor:
-    """Begin a stream.
+    """Begin a stream at a level of 0 to 9, or -1 for what suits the codec.
 
-    Args:
-        codec: How.
-        file: Where to; not closed here.
-        level: 0 to 9, or -1 for what suits the codec; gzip alone has 0, others take 1 for it.
+    Gzip alone has the level 0; others take 1 for it.
     """
     if codec is ZSTD:
         return _Zstd(file, _ZSTD_LEVEL if level < 0 else max(1, level))

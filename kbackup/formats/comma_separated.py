@@ -108,9 +108,6 @@ _LINE_ENDS: Final = (ord("\r"), ord("\n"))
 def check(given: Mapping[str, Any]) -> None:
     """Check that fields and lines can be told apart.
 
-    Args:
-        given: Values by property.
-
     Raises:
         ConfigurationError: If they cannot.
     """

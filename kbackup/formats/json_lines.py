@@ -239,14 +239,7 @@ class JsonFormat:
 
 
 class JsonWriter:
-    """A file of JSON lines being written.
-
-    Args:
-        file: Where the bytes go; never closed here.
-        view: The part of each record that it holds.
-        options: Compression.
-        schema: The schema of the values, None if the batches have it or the Arrow type suffices.
-    """
+    """A file of JSON lines being written."""
 
     def __init__(
         self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None = None

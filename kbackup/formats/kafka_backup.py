@@ -48,11 +48,7 @@ _FIXED_BYTES: Final = 26
 def batches(
     pieces: Iterator[bytes | memoryview], max_record_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a body, about `READ_BYTES` at a time.
-
-    Args:
-        pieces: The body, uncompressed.
-        max_record_bytes: Larger records are refused.
+    """Yield the records of an uncompressed body, about `READ_BYTES` at a time.
 
     Raises:
         CorruptObjectError: If it ends within a record, or holds one that is too large or altered.

@@ -138,9 +138,6 @@ class BatchWriter:
     """One file being written: batches in, frames out.
 
     Where frames end depends on the batches alone.  Holds less than a frame, and what is added.
-
-    Args:
-        file: Where the bytes go; never closed here.
     """
 
     def __init__(self, file: BinaryIO) -> None:

@@ -236,13 +236,7 @@ def _has_empty(kind: pa.DataType) -> bool:
 
 
 class RecordWriter:
-    """A file of full records being written; holds at most one row group and one batch.
-
-    Args:
-        file: Where the bytes go; never closed here.
-        codec: Arrow's name of the compression.
-        level: Of the compression, None for the codec's own.
-    """
+    """A file of full records being written; holds at most one row group and one batch."""
 
     def __init__(self, file: BinaryIO, codec: str, level: int | None) -> None:
         self._groups = RowGroups()

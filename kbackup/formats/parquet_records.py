@@ -42,14 +42,7 @@ hundreds of open files in memory.
 
 
 class RowGroups:
-    """Batches in, row groups out.
-
-    Holds less than one group and the batch being added.
-
-    Args:
-        records: End a group after the record that makes this many.
-        bytes: End a group after the record that makes this many bytes of `record_bytes`.
-    """
+    """Batches in, row groups out; holds less than one group and the batch being added."""
 
     def __init__(self, records: int = RECORDS, bytes: int = BYTES) -> None:  # noqa: A002
         self._limit_records, self._limit_bytes = records, bytes
@@ -109,11 +102,8 @@ def read_records(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a full-record file, in order.
 
-    Args:
-        file: Seekable; not closed here.
-        max_record_bytes: The most bytes of a record, see `SLACK_BYTES`.
-        columns: Those to read, the offset among them; None for all.  With dictionaries it is all
-            that is read, for records are judged by their size then.
+    Of *columns* alone, the offset among them; None for all.  With dictionaries all are read, for
+    records are judged by their size then.
 
     Raises:
         CorruptObjectError: If the file is not as it was written, or of a later version.
@@ -295,11 +285,7 @@ _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9,
 
 
 def check_column(file: BinaryIO, column: pq.ColumnChunkMetaData) -> None:
-    """Check that a column's pages hold no more than the footer says.
-
-    Args:
-        file: Seekable; its position is changed.
-        column: The footer's entry.
+    """Check that a column's pages hold no more than *column*, the footer's entry, says.
 
     Raises:
         CorruptObjectError: If they hold more, or are not pages.
@@ -432,13 +418,7 @@ def dictionary_columns(metadata: pq.FileMetaData) -> list[str]:
 
 
 class Unfolding:
-    """Decodes the batches of one file.
-
-    Args:
-        file_bytes: Size of the file.
-        max_record_bytes: The most bytes of a record.
-        batch_bytes: The approximate maximum of a yielded batch.
-    """
+    """Decodes the batches of one file, into batches of about *batch_bytes*."""
 
     def __init__(self, file_bytes: int, max_record_bytes: int, batch_bytes: int) -> None:
         self._most = max(RATIO_FLOOR_BYTES, RATIO_MAX * file_bytes)

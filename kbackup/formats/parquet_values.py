@@ -44,15 +44,7 @@ _SETTINGS: Final[dict[str, Any]] = {
 
 
 class ValueWriter:
-    """A Parquet file of one view being written; holds at most one row group and one batch.
-
-    Args:
-        file: Where the bytes go; never closed here.
-        view: The part of each record that it holds.
-        schema: The schema of the values, None if the batches have it.
-        codec: Arrow's name of the compression.
-        level: The compression level, None for the codec's default.
-    """
+    """A Parquet file of one view being written; holds at most one row group and one batch."""
 
     def __init__(
         self, file: BinaryIO, view: View, schema: Schema | None, codec: str, level: int | None
@@ -334,10 +326,7 @@ def to_parquet(
 ) -> pa.Array:
     """Return *values* in the types of the file: dates, times, decimals.
 
-    Args:
-        values: Under *schema*.
-        schema: What they are to Connect.
-        absent: The rows within a struct that is null, where anything may stand; None for none.
+    In the rows *absent*, within a struct that is null, anything may stand; None for none.
     """
     if schema.logical == DECIMAL:
         kind = pa.decimal256(max(_precision(schema), schema.scale, 1), schema.scale)
@@ -417,11 +406,7 @@ def _precision(schema: ConnectSchema) -> int:
 
 
 def from_parquet(values: pa.Array, schema: ConnectSchema) -> pa.Array:
-    """Return *values* in Connect's own types.
-
-    Args:
-        values: As the file holds them.
-        schema: What they are to Connect.
+    """Return *values* of a file in Connect's own types.
 
     Raises:
         UnsupportedObjectError: If a number is too large for its type.

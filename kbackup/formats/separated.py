@@ -35,23 +35,13 @@ OPTIONS: Final = (COMPRESSION, LEVEL)
 
 
 def extension(own: str, options: FormatOptions) -> str:
-    """Return *own*, followed by the extension of the compression.
-
-    Raises:
-        ConfigurationError: If there is no such compression.
-    """
+    """Return *own*, followed by the extension of the compression."""
     codec = codecs.by_name(COMPRESSION.of(options.values))
     return own if codec is None else own + codec.extension
 
 
 class SeparatedWriter:
-    """Rows, each followed by the separator, compressed as the options say.
-
-    Args:
-        file: Where the bytes go; not closed here.
-        separator: What follows each row, including the last.
-        options: Compression and its level.
-    """
+    """Rows, each followed by the separator, the last one too, compressed as the options say."""
 
     def __init__(self, file: BinaryIO, separator: bytes, options: FormatOptions) -> None:
         self._separator = separator
@@ -146,13 +136,7 @@ def parted(rows: pa.Array, bad: Mapping[int, Bad]) -> Iterator[pa.Array | Bad]:
 
 
 def nulls(values: pa.Array, name: str, place: str) -> list[Bad]:
-    """Return the rows that are null, which would come back as empty.
-
-    Args:
-        values: The column.
-        name: What one of them is, such as ``value``.
-        place: What cannot hold it, such as "a file of raw bytes".
-    """
+    """Return the rows that are null, and would come back as empty: a *name*, such as ``value``."""
     return [
         Bad(
             row,

@@ -370,11 +370,9 @@ _UNITS: Final = {"h": 3_600_000, "m": 60_000, "s": 1000}
 
 
 def parse_iso(text: str, zone: Zone) -> int | None:
-    """Return ms since the epoch of *text*; None if it is not a time.
+    """Return ms since the epoch of a date, a time or both by ISO 8601; None if *text* is not one.
 
-    Args:
-        text: Up to 19 digits, which are ms themselves, or a date, a time or both by ISO 8601.
-        zone: The zone of a text without an offset.
+    Up to 19 digits are ms themselves.  *zone* is that of a text without an offset.
     """
     if _NUMBER.fullmatch(text):
         number = int(text)

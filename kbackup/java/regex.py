@@ -56,11 +56,7 @@ class JavaPattern:
     doubtful: frozenset[int]
 
     def matches(self, name: str) -> bool:
-        """Return whether the whole of *name* matches.
-
-        Raises:
-            TimeoutError: If it takes too long: `whole`.
-        """
+        """Whether the whole of *name* matches; as `whole`."""
         return self.whole(name) is not None
 
     def whole(self, name: str) -> Any:
@@ -73,11 +69,7 @@ class JavaPattern:
         return self._timed(self.compiled.fullmatch, name)
 
     def find(self, name: str) -> Any:
-        """Return the first match in *name*, or None.
-
-        Raises:
-            TimeoutError: As `whole`.
-        """
+        """Return the first match in *name*, or None; as `whole`."""
         return self._timed(self.compiled.search, name)
 
     def _timed(self, match: Callable[..., Any], name: str) -> Any:

@@ -87,9 +87,6 @@ _NUMBERS: Final[dict[str, _Column]] = {
 class SimpleDateFormat:
     """One pattern, parsed once.
 
-    Args:
-        pattern: A Java pattern.
-
     Raises:
         ValueError: If it is not a pattern.
     """
@@ -118,11 +115,7 @@ class SimpleDateFormat:
         self._parts = re.compile(self._regex(), re.IGNORECASE)
 
     def texts(self, ms: pa.Int64Array) -> pa.StringArray:
-        """Return the text of each time, null for null.
-
-        Args:
-            ms: From `FIRST_MS` to `LAST_MS`.
-        """
+        """Return the text of each time, from `FIRST_MS` to `LAST_MS`; null for null."""
         times = ms.cast(pa.timestamp("ms"))
         parts = [
             token if isinstance(token, str) else _text(times, *token) for token in self._tokens

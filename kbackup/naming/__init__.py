@@ -77,11 +77,7 @@ class View(StrEnum):
 
 
 def check_topic(topic: str, do: str = "choose another --rename") -> str:
-    """Return *topic* if Kafka allows it as a name.
-
-    Args:
-        topic: The name.
-        do: What to do if it does not.
+    """Return *topic* if Kafka allows it as a name; *do* is what to do otherwise.
 
     Raises:
         IllegalTopicNameError: If it is empty, longer than 249 characters, ``.`` or ``..``, or has
@@ -103,13 +99,7 @@ def place_of(url: str, topics_dir: str) -> str:
 
 
 class Place(NamedTuple):
-    """Where an object begins.
-
-    Attributes:
-        topic: The topic.
-        partition: The Kafka partition.
-        offset: Offset of the first record.
-    """
+    """Where an object begins: topic, Kafka partition, and the offset of the first record."""
 
     topic: str
     partition: int
@@ -224,12 +214,9 @@ class Layout:
         return f"{self.records_prefix()}runs/"
 
     def run_key(self, run: str, command: str, apart: str = "") -> str:
-        """Return the key of a run record.
+        """Return the key of the record of a run, whose id begins with its time, of *command*.
 
-        Args:
-            run: The run's id, which begins with its time.
-            command: Such as ``sink copy``.
-            apart: Eight hexadecimal digits that tell two of one name apart; empty without another.
+        Eight hexadecimal digits, *apart*, tell two of one name apart; empty without another.
         """
         name = "-".join(filter(None, (run.replace(":", ""), command.replace(" ", "-"), apart)))
         return f"{self.runs_prefix()}{name}.json"
@@ -451,13 +438,9 @@ class NameTemplate:
             return None
 
     def name(self, topic: str, partition: str, offset: str, times: str | None) -> str:
-        """Return a name; *times* None stands in the place of each part of a time.
+        """Return a name, its numbers as digits, *times* as `times` returns it.
 
-        Args:
-            topic: The topic.
-            partition: Digits.
-            offset: Digits.
-            times: As `times` returns it.
+        None for *times* stands in the place of each part of a time.
         """
         parts = times.split("/") if times is not None else ["<date>"] * len(self._times)
         values = {"topic": topic, "partition": partition, "offset": offset}
@@ -491,12 +474,9 @@ class NameTemplate:
         return found if "date" in seen or seen >= _DAY - {"date"} else ""
 
     def glob(self, topic: str, partition: str, offset: str) -> str | None:
-        """Return a glob for the last segment of a topic's names; None where it lacks the topic.
+        """Return a glob for the last segment of a topic's names, given globs for the numbers.
 
-        Args:
-            topic: The topic.
-            partition: A glob for it.
-            offset: A glob for it.
+        None where it lacks the topic.
         """
         values = {name: TIMES[name][2] for name in TIMES} | {"topic": "\0"}
         last = self._filled(values | {"partition": partition, "offset": offset}).rpartition("/")[2]

@@ -72,11 +72,7 @@ class Rename:
 
 
 def rename(topic: str, steps: Sequence[Rename]) -> str:
-    """Return *topic* after all *steps*, each applied to what the one before it returned.
-
-    Raises:
-        ConfigurationError: As `Rename` raises it.
-    """
+    """Return *topic* after all *steps*, each applied to what the one before it returned."""
     for step in steps:
         topic = step(topic)
     return topic
@@ -288,19 +284,11 @@ class Routes:
     steps: tuple[Rename, ...] = ()
 
     def topic(self, name: str) -> str:
-        """Return the name under which the topic *name* is stored.
-
-        Raises:
-            ConfigurationError: As `Rename` raises it.
-        """
+        """Return the name under which the topic *name* is stored."""
         return rename(name, self.steps)
 
     def __call__(self, where: TopicPartition) -> TopicPartition:
-        """Return the name under which a partition is stored; its number stays.
-
-        Raises:
-            ConfigurationError: As `Rename` raises it.
-        """
+        """Return the name under which a partition is stored; its number stays."""
         return TopicPartition(self.topic(where.topic), where.partition) if self.steps else where
 
 

@@ -176,16 +176,10 @@ class Buckets:
     zone: Zone
 
     def printed(self, times: pa.Int64Array) -> pa.DictionaryArray:
-        """Return the text of the bucket of each moment; null stays null.
+        """Return the text of the bucket of each moment, in ms since the epoch; null stays null.
 
         Before 1970, buckets are rounded towards 1970, as in Java's integer division, so that
         local 1969-12-31 is in the bucket of the following day.
-
-        Args:
-            times: ms since the epoch.
-
-        Returns:
-            ``dictionary<int32, string>``, one row per row of *times*.
         """
         far = pc.or_(pc.greater(times, _FARTHEST), pc.less(times, -_FARTHEST))
         times = pc.if_else(far, pa.scalar(None, pa.int64()), times)
@@ -255,12 +249,7 @@ class TimeBasedPartitioner:
 
 
 def buckets(path: str, duration_ms: int, options: Mapping[str, Any]) -> Buckets:
-    """Return the buckets of a partitioner by time.
-
-    Args:
-        path: The pattern of directories.
-        duration_ms: The span that shares one.
-        options: Zone and language.
+    """Return the buckets of a partitioner by time, whose zone and language are in *options*.
 
     Raises:
         ConfigurationError: Naming the property that is missing or cannot be used.

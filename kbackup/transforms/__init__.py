@@ -156,10 +156,7 @@ class _Link:
 
 
 class Chain:
-    """A sequence of transforms.
-
-    Args:
-        steps: The transforms; each is opened anew.
+    """A sequence of transforms, each opened anew.
 
     Raises:
         ConfigurationError: If one cannot be configured like this.

@@ -91,11 +91,9 @@ _DOUBLE: Final = re.compile(
 
 
 def to_type(value: Any, target: Type) -> Any:
-    """Return *value* as *target*: integers truncated to their bits, fractions cut off.
+    """Return a bool, int, float, Decimal or text as *target*, a number, boolean or text.
 
-    Args:
-        value: A bool, int, float, Decimal or text.
-        target: A number, boolean or text.
+    Integers are truncated to their bits, fractions cut off.
 
     Raises:
         ValueError: If it is text without such a value.

@@ -67,11 +67,7 @@ class Data:
         return self.schema is not None and self.schema.type is Type.STRUCT
 
     def columns(self, *, fills_defaults: bool = True) -> dict[str, pa.Array]:
-        """Return the fields of a struct by name: null where the struct is.
-
-        Args:
-            fills_defaults: Put a field's default where it is null.
-        """
+        """Return the fields of a struct by name: null where it is, or a field's default."""
         assert self.schema is not None  # noqa: S101
         names = [name for name, _ in self.schema.fields]
         found = json_values.struct_fields(self.values, self.schema, fills_defaults=fills_defaults)

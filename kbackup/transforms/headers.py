@@ -25,13 +25,7 @@ from kbackup.transforms.data import (
 
 
 def with_header(headers: pa.ListArray, name: str, values: pa.Array) -> pa.ListArray:
-    """Return *headers* with one more after the others of each record.
-
-    Args:
-        headers: As in ``records.SCHEMA``.
-        name: The header's name.
-        values: ``binary``, its value in each record.
-    """
+    """Return *headers* with one more, of *values*, after the others of each record."""
     rows = len(headers)
     flat = headers.flatten()
     here = pa.array(range(rows), pa.int64())

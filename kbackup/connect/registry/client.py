@@ -113,10 +113,7 @@ class RegistryClient:
             return self._versions[schema_id]
 
     def register(self, subject: str, schema: RegisteredSchema) -> int:
-        """Return the id of *schema* under *subject*, registering it if it is not there yet.
-
-        What it refers to must be registered already.
-        """
+        """Return the id of *schema* under *subject*: `Registry.register`."""
         with self._lock:
             if (subject, schema) not in self._ids:
                 found = self._asked(
@@ -147,10 +144,7 @@ class RegistryClient:
             return self._ids[subject, schema]
 
     def put(self, subject: str, schema: RegisteredSchema, schema_id: int, version: int) -> int:
-        """Register *schema* under an id and a version of the caller's choice; return its id.
-
-        The subject must be in the mode `IMPORT`.
-        """
+        """Register *schema* under an id and a version of the caller's choice: `Registry.put`."""
         body = {**_given(schema).to_dict(), "id": schema_id, "version": version}
         path = f"subjects/{quote(subject, safe='')}/versions"
         rest: Any = self._client._rest_client  # noqa: SLF001  (its own method takes no id)
@@ -182,10 +176,7 @@ class RegistryClient:
         return found is not False
 
     def mode(self, subject: str | None = None) -> str | None:
-        """Return the mode of a subject, or of the registry.
-
-        None if the subject has none of its own, or the registry knows no modes.
-        """
+        """Return the mode of a subject, or of the registry: `Registry.mode`."""
 
         def ask() -> Any:
             try:
