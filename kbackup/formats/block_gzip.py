@@ -23,7 +23,7 @@ from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions, Traits, codecs, json_lines, refuse_view
 from kbackup.formats.block_index import BlockIndex, IndexedBlock
 from kbackup.formats.codecs import GZIP, Codec, Compressor
-from kbackup.formats.separated import LEVEL, bytes_of, first_with, nulls, read_rows
+from kbackup.formats.separated import LEVEL, all_with, bytes_of, nulls, read_rows
 from kbackup.naming import UPLOAD_DATE, View
 from kbackup.options import integer, words
 from kbackup.records import Bad, Kind, Schema
@@ -159,7 +159,7 @@ class BlockGzipWriter:
         rows = batch["value"].cast(pa.binary())
         if not len(rows):
             return
-        if not self._has_warned and first_with(rows, _NEWLINE) is not None:
+        if not self._has_warned and all_with(rows, _NEWLINE):
             self._has_warned = True
             _log.warning(
                 "a value contains a line feed: a restore will split it there, or drop it at the "

@@ -19,7 +19,6 @@ from kbackup.formats.separated import (
     SeparatedWriter,
     all_with,
     extension,
-    first_with,
     nulls,
     read_rows,
 )
@@ -147,7 +146,7 @@ class ByteArrayWriter:
                 f"the bytes format cannot hold {self._column}s converted to {rows.type}",
                 do=f"set {self._column}.converter to ByteArrayConverter",
             )
-        if not self._has_warned and first_with(rows, self._separator) is not None:
+        if not self._has_warned and all_with(rows, self._separator):
             self._has_warned = True
             _log.warning(
                 "a %s contains the separator %r: a restore will split it there; set "
