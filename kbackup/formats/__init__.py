@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, ClassVar, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kbackup import plugins
 from kbackup.batches import Batches
@@ -23,7 +22,7 @@ from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import codecs
 from kbackup.naming import View
 from kbackup.options import Option, Unsupported
-from kbackup.records import Bad, Facts, Kind, Schema, schema_of
+from kbackup.records import Bad, Facts, Kind, Schema, bad_where, schema_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,7 +427,4 @@ def null_keys(keys: pa.Array) -> Sequence[Bad]:
     """Return the rows without a key, as `Format.refuses` does."""
     why = "the connectors cannot tell it from a key that is missing"
     do = "leave keys out with store.kafka.keys=false, or keep full records"
-    return [
-        Bad(row, "a null key cannot be written to a file of keys", why, do)
-        for row in pc.indices_nonzero(keys.is_null()).to_pylist()
-    ]
+    return bad_where(keys.is_null(), "a null key cannot be written to a file of keys", why, do)

@@ -11,7 +11,7 @@ from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions, codecs
 from kbackup.formats.codecs import Codec
 from kbackup.options import integer, words
-from kbackup.records import Bad
+from kbackup.records import Bad, bad_where
 
 COMPRESSION: Final = words(
     "s3.compression.type",
@@ -132,15 +132,9 @@ def parted(rows: pa.Array, bad: Mapping[int, Bad]) -> Iterator[pa.Array | Bad]:
 
 def nulls(values: pa.Array, name: str, place: str) -> list[Bad]:
     """Return the rows that are null, and would come back as empty: a *name*, such as ``value``."""
-    return [
-        Bad(
-            row,
-            f"a null {name} cannot be written to {place}",
-            "it would come back as an empty one",
-            "leave such records out with behavior.on.null.values=ignore, or keep full records",
-        )
-        for row in pc.indices_nonzero(values.is_null()).to_pylist()
-    ]
+    what, why = f"a null {name} cannot be written to {place}", "it would come back as an empty one"
+    do = "leave such records out with behavior.on.null.values=ignore, or keep full records"
+    return [*bad_where(values.is_null(), what, why, do)]
 
 
 def bytes_of(rows: pa.BinaryArray) -> memoryview:

@@ -15,7 +15,7 @@ from kbackup.connect import schema as connect
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.java import jackson
 from kbackup.options import boolean
-from kbackup.records import Bad, Column, Schema, known_times
+from kbackup.records import Bad, Column, Schema, bad_where, known_times
 
 REPLACE_NULL: Final = boolean(
     "replace.null.with.default",
@@ -301,8 +301,7 @@ def on_json(records: Records, side: str, change: Callable[[Any], Any]) -> Record
 
 def refused(records: Records, side: str, why: str) -> Records:
     """Refuse all records whose key or value is not null."""
-    rows = pc.indices_nonzero(records.side(side).values.is_valid()).to_pylist()
-    return records.refuse(Bad(row, why) for row in rows)
+    return records.refuse(bad_where(records.side(side).values.is_valid(), why))
 
 
 def without_null(records: Records, side: str) -> Records:
@@ -310,8 +309,7 @@ def without_null(records: Records, side: str) -> Records:
     values = records.side(side).values
     if not values.null_count:
         return records
-    rows = pc.indices_nonzero(values.is_null()).to_pylist()
-    return records.refuse(Bad(row, f"its {side} is null") for row in rows)
+    return records.refuse(bad_where(values.is_null(), f"its {side} is null"))
 
 
 def no_fields(side: str, kind: str) -> str:
