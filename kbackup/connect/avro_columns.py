@@ -452,7 +452,7 @@ class _Room:
 
     def __init__(self, leaf: _Leaf, rows: int) -> None:
         is_text = leaf.kind in (native.BYTES, native.FIXED)
-        bits = _bytes_of_bits(rows)
+        bits = (rows + 7) // 8  # the bytes of a bitmap
         others = _WIDTHS.get(leaf.kind, 4) * (rows + is_text)
         size = bits if leaf.kind == native.BOOLEAN else others
         self.leaf = leaf
@@ -473,11 +473,6 @@ class _Room:
             for buffer in (self.values, self.valid, self.starts)
         )  # fmt: skip
         return native.Leaf(leaf.kind, leaf.some, leaf.size, 0, *addresses)
-
-
-def _bytes_of_bits(rows: int) -> int:
-    """Return the bytes of a bitmap."""
-    return (rows + 7) // 8
 
 
 @lru_cache(100)

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from kbackup.connect.avro_reading import long
 from kbackup.errors import CorruptObjectError, counted, form
+from kbackup.formats import corrupt
 from kbackup.formats.codecs import PIECE_BYTES, RATIO_FLOOR_BYTES, RATIO_MAX
 
 MAGIC: Final = b"Obj\x01"
@@ -37,6 +38,7 @@ LIST_RATIO: Final = 25_000
 """How many bytes one byte of a file with lists may become: each may be an item.  Lists of 1 MiB
 that hold one item all over reach 16,100 under bzip2, 14,800 under zstandard, 3,400 under xz."""
 
+_WHAT: Final = "the Avro file is cut short or altered"
 _MARKER_BYTES: Final = 16
 _HEAD_BYTES_MAX: Final = 16 * 2**20
 _VARINT_MAX: Final = 10
@@ -220,10 +222,9 @@ class BlockReader:
         ) as bad:
             raise _corrupt(f"block {number}: {bad}") from bad
         if len(data) > self._max:
-            raise _corrupt(
-                f"block {number} has more than {self._max} bytes",
-                "if records are this long, raise --max-record-bytes",
-            )
+            why = f"block {number} has more than {self._max} bytes"
+            do = "if records are this long, raise --max-record-bytes"
+            raise CorruptObjectError(_WHAT, why, do)
         return data
 
     def _metadata(self) -> dict[str, bytes]:
@@ -313,9 +314,5 @@ def _head(named: dict[str, bytes]) -> bytes:
     return MAGIC + long(len(named)) + pairs + b"\0"
 
 
-def _corrupt(why: str, do: str = "") -> CorruptObjectError:
-    return CorruptObjectError(
-        "the Avro file is cut short or altered",
-        why,
-        do or "restore an earlier version of the object, or skip it with behavior.on.error",
-    )
+def _corrupt(why: str) -> CorruptObjectError:
+    return corrupt(_WHAT, why)
