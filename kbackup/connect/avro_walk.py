@@ -99,7 +99,7 @@ _Walk: TypeAlias = Callable[[bytes, int, list[int]], int]
 
 
 def takes_none(shape: Any) -> bool:
-    """Whether values of a shape of `avro_wire.shape_of` take no bytes."""
+    """Whether values of a shape of `shape_of` take no bytes."""
     if isinstance(shape, str):
         return shape == "null"
     if shape[0] == "record":

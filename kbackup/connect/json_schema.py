@@ -1,7 +1,5 @@
 """The JSON Schema of a Kafka Connect schema, and back.
 
-Source: schema-registry, ``JsonSchemaData``.
-
 Where the connector orders fields by a hash table, we keep the order of the text.
 
 Source: schema-registry, ``JsonSchemaData``, ``JsonSchema``.

@@ -3,8 +3,6 @@
 Stricter than Connect, which reads text as the number 0 and truncates numbers that are too large:
 here, a value that does not have its type is an error.
 
-Source: Apache Kafka 4.1, ``org.apache.kafka.connect.json.JsonConverter``.
-
 Each field becomes text for all rows at once, and the rows are joined at the end.  Numbers are
 written as in Java, text as in `jackson.quote`.
 

@@ -87,14 +87,9 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message.
+    """A message: a field for each of the schema's, in order, and what is declared in it.
 
-    Attributes:
-        name: Without its package.
-        package: Empty for none.
-        fields: One for each field of the schema, in order.
-        inner: The messages that are declared in it.
-        enums: The enums that are declared in it.
+    No package is an empty one.
     """
 
     name: str

@@ -36,15 +36,7 @@ _DO: Final = "choose the converter that fits what producers write, or keep full 
 
 @dataclass(frozen=True, slots=True)
 class RequestedSchemas:
-    """A registry, and the records whose schemas are requested.
-
-    Attributes:
-        registry: The connection.
-        topic: The topic; empty if it is not known.
-        part: "key" or "value".
-        strategy: How subjects are named.
-        registers: Schemas that are new are registered.
-    """
+    """A registry, and the records whose schemas are requested; no topic is an empty one."""
 
     registry: Registry
     topic: str
@@ -151,13 +143,9 @@ def bad_rows(wrong: Mapping[int, str], what: str, do: str = _DO) -> tuple[Bad, .
 
 @dataclass(frozen=True, slots=True)
 class Under:
-    """The schema of values.
+    """The schema of values, with its id in the registry.
 
-    Attributes:
-        id: The schema's id in the registry.
-        schema: The schema.
-        message: Which message of it, as in `Frames.messages`; empty
-            if schemas have only one.
+    And which message of it, as in `Frames.messages`; empty if schemas have only one.
     """
 
     id: int

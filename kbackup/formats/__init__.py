@@ -353,15 +353,11 @@ def checks_itself(name: str, extension: str) -> bool:
 def of_any_name(
     extension: str, options: FormatOptions, only: str | None = None
 ) -> tuple[str, str | None]:
-    """Return how a file that no sink has named is read.
+    """Return an extension for `Format.read`, and the format, of a file that no sink has named.
 
-    Args:
-        extension: All of its name from the first dot on, such as ``.2026-11-22.json.gz``.
-        options: The configuration of files.
-        only: The format that was asked for: it also reads files whose extension no format knows.
-
-    Returns:
-        The extension for `Format.read`, and the format; None for it if none reads the file.
+    *extension* is all of its name from the first dot on, such as ``.2026-11-22.json.gz``.  The
+    format is None if none reads the file; *only*, the one that was asked for, also reads files
+    whose extension no format knows.
     """
     ends = [extension[at:] for at, letter in enumerate(extension) if letter == "."]
     names = [

@@ -20,12 +20,8 @@ _MOST: int = 2**63 - 1
 class IndexedBlock:
     """One block; its fields are in the order of the original's index.
 
-    Attributes:
-        byte_length_uncompressed: Bytes of its lines, including line feeds.
-        num_records: Its lines.
-        byte_length: Bytes in the file.
-        byte_offset: Where it begins in the file.
-        first_record_offset: Offset of its first record.
+    Where it begins in its file, how long it is there and as lines with their line feeds, how many
+    lines it has, and the offset of its first record.
     """
 
     byte_length_uncompressed: int
@@ -69,12 +65,9 @@ class BlockIndex:
     def from_bytes(cls, data: bytes, first_offset: int) -> Self:
         """Read what `to_bytes` returns, in any order and with any blanks.
 
-        Args:
-            data: The index.
-            first_offset: The first offset of its file.
-
         Raises:
-            CorruptObjectError: If it is not an index, or its blocks are not consecutive.
+            CorruptObjectError: If it is not an index, or its blocks do not follow each other from
+                *first_offset*, that of the file.
         """
         try:
             chunks = orjson.loads(data)["chunks"]

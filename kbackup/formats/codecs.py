@@ -143,12 +143,9 @@ _FRAME_BYTES: Final = 4 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """One of them.
+    """One of them, by its name in the configuration.
 
-    Attributes:
-        name: As the configuration has it.
-        extension: Behind a format's own, dot first.
-        has_checksum: Whether a bit that flipped is noticed when it is read.
+    Its extension is behind a format's own; a checksum notices a bit that flipped.
     """
 
     name: str

@@ -78,8 +78,7 @@ def read_rows(
 
     Raises:
         CorruptObjectError: If the file does not end with a separator, unless ``options.is_ended``
-            is false, a row is longer than ``options.max_record_bytes``, or the compression is
-            damaged.
+            is false, a row is too long, or the compression is damaged.
     """
     begun = bytearray()  # a row whose end has not been seen
     rows = 0

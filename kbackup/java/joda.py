@@ -1,10 +1,8 @@
 """Joda-Time as the connectors use it: patterns, zones, names and ISO texts.
 
 Moments are ms since the epoch; *local* ms are the wall-clock time of a zone.
-Source: Joda-Time 2.13, restated; names as in OpenJDK 17.
-
 Its letters differ from those of ``SimpleDateFormat``: ``Y`` is the year, ``x`` the week-based
-year.  Source: Joda-Time 2.13, ``DateTimeFormat.parsePatternTo``, ISO chronology.
+year.
 
 The connectors pass the whole ``locale`` to Java's one-argument ``Locale``, so only a bare
 language, such as ``fr``, has names; ``fr-FR`` is an unknown language, whose names
@@ -12,10 +10,9 @@ are those of Java's root locale.  ``names.tsv`` has what OpenJDK 17 returns for 
 ISO 639 (``DateFormatSymbols``, data of CLDR 39); libraries with older or newer data differ in about
 half of the languages.
 
-Source: Joda-Time 2.13, ``ISODateTimeFormat.dateTimeParser``; storage-common 9bb1f372,
-``TimeBasedPartitioner.RecordFieldTimestampExtractor``.
-
-Source: Joda-Time 2.13, ``DateTimeZone.forID``, ``convertLocalToUTC``.
+Source: Joda-Time 2.13, ``DateTimeFormat.parsePatternTo``, ISO chronology,
+``ISODateTimeFormat.dateTimeParser``, ``DateTimeZone.forID``, ``convertLocalToUTC``; storage-common
+9bb1f372, ``TimeBasedPartitioner.RecordFieldTimestampExtractor``.
 """
 
 import re
@@ -32,16 +29,9 @@ _RENAMED: Final = {"he": "iw", "id": "in", "yi": "ji"}
 
 @dataclass(frozen=True, slots=True)
 class LanguageNames:
-    """The names of one language.
+    """The names of one language, whose code is empty for the root locale.
 
-    Attributes:
-        language: Its code, empty for the root locale.
-        months: January first.
-        short_months: Their short names.
-        days: Monday first.
-        short_days: Their short names.
-        halves: Before noon, after noon.
-        eras: Before Christ, after.
+    January and Monday come first, before noon and before Christ too.
     """
 
     language: str
@@ -128,13 +118,7 @@ _CYCLE_MS: Final = _ERA_DAYS * DAY_MS
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """One time zone.
-
-    Attributes:
-        id: As Joda prints it.
-        rules: From the tz database; None if the offset is fixed.
-        fixed_ms: The offset if it is fixed.
-    """
+    """One time zone: its id as Joda prints it; its rules, or its offset if that is fixed."""
 
     id: str
     rules: ZoneInfo | None = None
@@ -263,12 +247,7 @@ _COUNTED: Final[dict[str, Callable[[_Moment], int]]] = {
 
 @dataclass(frozen=True)
 class Pattern:
-    """A pattern with the words of one language; `printed` formats a moment.
-
-    Attributes:
-        text: The pattern as given.
-        names: The names of months and days.
-    """
+    """A pattern with the words of one language; `printed` formats a moment."""
 
     text: str
     names: LanguageNames

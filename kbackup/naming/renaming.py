@@ -275,11 +275,7 @@ def is_internal(topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """Under which names a sink stores its topics; plain data.
-
-    Attributes:
-        steps: The ``RegexRouter`` steps in order; none where topics keep their names.
-    """
+    """Under which names a sink stores its topics: ``RegexRouter`` steps in order; plain data."""
 
     steps: tuple[Rename, ...] = ()
 

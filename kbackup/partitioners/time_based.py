@@ -163,12 +163,9 @@ _FARTHEST: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """Spans of local time, such as days, and their names.
+    """Spans of local time, such as days, which begin at a zone's midnight.
 
-    Attributes:
-        duration_ms: Length of a bucket, 1 at least.
-        pattern: Formats its beginning.
-        zone: The zone at whose midnight buckets begin.
+    A pattern makes the name of each of its beginning.
     """
 
     duration_ms: int

@@ -106,14 +106,7 @@ def _digest(*parts: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A schema that another one refers to.
-
-    Attributes:
-        name: What the other schema calls it: a type, a URL or a file.
-        subject: The subject that it is registered under.
-        version: Its version there.
-        schema: The schema.
-    """
+    """A schema that another one refers to by its name: a type, a URL or a file."""
 
     name: str
     subject: str
