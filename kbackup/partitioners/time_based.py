@@ -109,16 +109,6 @@ YEARS_AHEAD: Final = 10
 """How far beyond the newest directory a projection of years extends."""
 
 
-def levels(pattern: str, directories: Sequence[str]) -> tuple[Level, ...]:
-    """Return the levels of a pattern: a number per directory, or one date for all of them."""
-    parts = [_TOKEN.fullmatch(part) for part in pattern.strip("/").split("/")]
-    if all(parts):
-        return tuple(
-            _time_number(part["name"], part["letters"], directories) for part in parts if part
-        )
-    return (_date(pattern.strip("/"), directories),)
-
-
 _TOKEN: Final = re.compile(
     r"'(?P<name>[A-Za-z_]\w*)(='|'=)(?P<letters>YYYY|yyyy|MM?|dd?|HH?|mm?)", re.ASCII
 )
@@ -242,7 +232,13 @@ class TimeBasedPartitioner:
         _partitions: int,
     ) -> tuple[Level, ...]:
         """Return a number for each directory, or one date for all of them."""
-        return levels(self._path, directories)
+        path = self._path.strip("/")
+        parts = [_TOKEN.fullmatch(part) for part in path.split("/")]
+        if all(parts):
+            return tuple(
+                _time_number(part["name"], part["letters"], directories) for part in parts if part
+            )
+        return (_date(path, directories),)
 
 
 def buckets(path: str, duration_ms: int, options: Mapping[str, Any]) -> Buckets:
