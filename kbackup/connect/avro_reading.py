@@ -263,11 +263,7 @@ _CORRUPT: Final = (
 
 
 def connect_schema(text: str) -> ConnectSchema:
-    """Return the schema of Connect for an Avro schema in JSON.
-
-    Raises:
-        ValueError: If there is none.
-    """
+    """Return the schema of Connect for an Avro schema in JSON; ``ValueError`` if there is none."""
     return _reading(text)[1]
 
 
@@ -459,11 +455,7 @@ def recoded(value: Any, schema: ConnectSchema, bytes_of: Callable[[str], str]) -
 
 
 def united(text: str, imports: Sequence[str]) -> str:
-    """Return the Avro schema *text* with each type of *imports* expanded where it is first used.
-
-    Raises:
-        ValueError: If one of them is not JSON.
-    """
+    """Return the Avro schema *text* with each type of *imports* expanded where it is first used."""
     if not imports:
         return text
     known: dict[str, Any] = {}

@@ -237,13 +237,9 @@ def _empty_parts(shape: Any) -> int:
 
 
 def check_block(data: bytes, count: int, text: str) -> int:
-    """Check *count* consecutive values, which are to be decoded together.
+    """Return how many items of lists take no bytes in *count* consecutive values.
 
-    Returns:
-        How many items of their lists take no bytes.
-
-    Raises:
-        ValueError: If a value has more than `MOST` of them.
+    They are to be decoded together: one with more than `MOST` of them is a ``ValueError``.
     """
     if not empty_items(text):
         return 0

@@ -114,8 +114,7 @@ class ProtobufStyle:
 def from_message(found: Any, style: ProtobufStyle) -> ConnectSchema:
     """Return the schema of Connect for the message with the descriptor *found*.
 
-    Raises:
-        ValueError: If there is none, for example for a recursive message.
+    A ``ValueError`` says why there is none, for example for a recursive message.
     """
     if style.wrapped_alone and found.full_name in WRAPPERS:
         return ConnectSchema(WRAPPERS[found.full_name])
@@ -349,8 +348,7 @@ def compiled(text: str, imports: tuple[tuple[str, str], ...] = ()) -> Any:
 def message_at(file: Any, indexes: Sequence[int]) -> Any:
     """Return the descriptor of the message that *indexes* select, from the outermost inwards.
 
-    Raises:
-        ValueError: If there is none.
+    A ``ValueError`` says that there is none.
     """
     found, messages = None, [*file.message_types_by_name.values()]
     for index in indexes:

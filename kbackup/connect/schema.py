@@ -102,11 +102,7 @@ class ConnectSchema:
     value: "ConnectSchema | None" = None
 
     def __post_init__(self) -> None:
-        """Refuse a Decimal whose scale would make text of any length of a few bytes.
-
-        Raises:
-            ValueError: If its scale is no number, or beyond `SCALE_MOST`.
-        """
+        """Refuse a Decimal whose scale would make text of any length of a few bytes."""
         if self.name == DECIMAL and abs(self.scale) > SCALE_MOST:
             raise ValueError(f"a Decimal has a scale of {self.scale}, beyond {SCALE_MOST}")
 
@@ -206,11 +202,7 @@ class ConnectSchema:
 
     @classmethod
     def from_json(cls, found: Any) -> Self:
-        """Read what `to_json` writes.
-
-        Raises:
-            ValueError: If *found* is not a schema.
-        """
+        """Read what `to_json` writes; a ``ValueError`` says why *found* is not a schema."""
         if not isinstance(found, Mapping):
             raise ValueError(f"a schema is an object, not {shown(found)}")
         try:
@@ -251,11 +243,7 @@ def of(schema: Schema | None) -> ConnectSchema | None:
 
 
 def of_arrow(kind: pa.DataType, *, optional: bool = True) -> ConnectSchema:
-    """Return the simplest schema for values of an Arrow type.
-
-    Raises:
-        ValueError: If Connect has none.
-    """
+    """Return the simplest schema of an Arrow type's values; ``ValueError`` if Connect has none."""
     if kind in _BY_ARROW:
         return ConnectSchema(_BY_ARROW[kind], optional)
     if pa.types.is_struct(kind):

@@ -93,11 +93,7 @@ class RequestedSchemas:
 
 
 def needed(asked: RequestedSchemas | None) -> RequestedSchemas:
-    """Return *asked*.
-
-    Raises:
-        ConfigurationError: If the converter has no registry.
-    """
+    """Return *asked*; `ConfigurationError` if the converter has no registry."""
     if asked is not None:
         return asked
     raise ConfigurationError(
@@ -153,11 +149,7 @@ class Under:
     message: bytes = b""
 
     def of_kind(self, kind: str) -> RegisteredSchema:
-        """Return the schema.
-
-        Raises:
-            ValueError: If it has another kind.
-        """
+        """Return the schema; ``ValueError`` if it has another kind."""
         if self.schema.kind != kind:
             raise ValueError(f"it is a schema of type {self.schema.kind}, not {kind}")
         return self.schema

@@ -189,20 +189,14 @@ class BlockReader:
             yield AvroBlock(count, data)
 
     def limit(self, empty_parts: int, *, has_lists: bool) -> None:
-        """Say what makes values more work than their bytes show.
+        """Say what makes values more work than their bytes show: lists, and parts without bytes.
 
-        Args:
-            empty_parts: Parts that may come with any value, or any byte of one, at no cost.
-            has_lists: Whether values have lists.
+        Of these, *empty_parts* may come with any value, or any byte of one.
         """
         self._empty_parts, self._ratio = empty_parts, LIST_RATIO if has_lists else RATIO_MAX
 
     def spend(self, values: int) -> None:
-        """Count values, or parts of them, that may take no bytes.
-
-        Raises:
-            CorruptObjectError: If there are more than so many bytes can stand for.
-        """
+        """Count values, or parts, that may take no bytes; refuse more than bytes stand for."""
         self._values += values
         if self._values > max(VALUES_FLOOR, VALUES_RATIO * self._taken):
             raise _corrupt(

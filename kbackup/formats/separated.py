@@ -106,11 +106,7 @@ def read_rows(
 
 
 def whole(rows: Iterator[pa.RecordBatch | Bad]) -> Iterator[pa.RecordBatch]:
-    """Yield what a format salvages, up to the first row that cannot be read.
-
-    Raises:
-        CorruptObjectError: If there is such a row.
-    """
+    """Yield what a format salvages; the first row that cannot be read is a `CorruptObjectError`."""
     for each in rows:
         if isinstance(each, Bad):
             raise CorruptObjectError(each.what, each.why, each.do)

@@ -87,11 +87,7 @@ _NOT_JSON: Final = "a value is not JSON"
 
 
 def check(text: bytes) -> None:
-    """Check that *text* is one JSON value in UTF-8, its numbers of any size.
-
-    Raises:
-        ValueError: If it is not, with the reason.
-    """
+    """Check that *text* is one JSON value in UTF-8, its numbers of any size; or ``ValueError``."""
     try:
         orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -111,8 +107,7 @@ def column(texts: pa.StringArray) -> pa.Array:
 def string_value(text: str) -> str | None:
     """Return what a JSON string says, None where *text* is JSON of another kind.
 
-    Raises:
-        ValueError: If it holds half of a surrogate pair, which no UTF-8 can.
+    Half of a surrogate pair, which no UTF-8 can hold, is a ``ValueError``.
     """
     if not text.startswith('"'):
         return None
@@ -128,10 +123,9 @@ NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.i
 
 
 def scalar(text: str) -> float | bool | str | None:
-    """Return what JSON that is no array or object says; Jackson quotes what is not finite.
+    """Return what JSON says; an array, an object or no JSON is a ``ValueError``.
 
-    Raises:
-        ValueError: If it is an array, an object, or no JSON.
+    Jackson quotes what is not finite.
     """
     value = orjson.loads(text)
     if isinstance(value, (list, dict)):

@@ -157,11 +157,7 @@ class Zone:
 
 @cache
 def zone_by_id(name: str) -> Zone:
-    """Return the zone with Joda's id *name*; case matters.
-
-    Raises:
-        ValueError: If there is none.
-    """
+    """Return the zone with Joda's id *name*; ``ValueError`` if there is none, and case matters."""
     if name in _UTC:
         return Zone("Etc/GMT" if name == "GMT" else "UTC")
     match = _OFFSET.fullmatch(name)

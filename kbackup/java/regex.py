@@ -187,11 +187,7 @@ _MAX_SIZE: Final = 2_000
 
 
 def translate(pattern: str) -> JavaPattern:
-    """Read a Java pattern.
-
-    Raises:
-        PatternError: If Java refuses *pattern*, or it may mean something else here.
-    """
+    """Read a Java pattern; `PatternError` if Java refuses it, or it may mean something else."""
     return _Reader(pattern).pattern()
 
 

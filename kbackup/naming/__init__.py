@@ -110,11 +110,7 @@ class Place(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what `str` returns.
-
-        Raises:
-            ValueError: If *text* is anything else.
-        """
+        """Read what `str` returns; a ``ValueError`` says that *text* is anything else."""
         match = re.fullmatch(r"([\w.-]+):(\d{1,10}):(\d{1,19})", text, re.ASCII)
         if match is None:
             raise ValueError(f"{text}: expected TOPIC:PARTITION:OFFSET")
@@ -284,11 +280,7 @@ class Layout:
 
 
 def check_numbers(key: str, partition: int, offset: int) -> None:
-    """Refuse a partition or an offset that Kafka cannot have.
-
-    Raises:
-        ObjectKeyError: If one of them is too large.
-    """
+    """Refuse, by an `ObjectKeyError`, a partition or an offset that Kafka cannot have."""
     if partition > PARTITION_MAX or offset > OFFSET_MAX:
         raise ObjectKeyError(key, "its partition or offset is larger than Kafka's")
 
@@ -394,11 +386,7 @@ class NameTemplate:
 
     @classmethod
     def read(cls, text: str) -> "NameTemplate":
-        """Read a template.
-
-        Raises:
-            ValueError: If its names could not be read back, with the reason.
-        """
+        """Read a template; a ``ValueError`` says why its names could not be read back."""
         words = tuple(_FIELD.split(text))
         literals, fields = words[::2], words[1::2]
         if unknown := [name for name in fields if name not in (*_PLACES, *TIMES)]:

@@ -77,11 +77,7 @@ _NUMBERS: Final = ("partition", "offset")
 
 
 def read(text: str) -> tuple[Expression, ...]:
-    """Return the entries of ``topic.regex.list``.
-
-    Raises:
-        ValueError: If an entry is not ``TOPIC:PATTERN``.
-    """
+    """Return the entries of ``topic.regex.list``; ``ValueError`` if one is not TOPIC:PATTERN."""
     found = []
     for entry in filter(None, map(str.strip, _NEXT.split(text.rstrip(", ")))):
         topic, colon, pattern = entry.partition(":")
@@ -122,8 +118,7 @@ class GenericLayout(Layout):
     def parse(self, key: str) -> ObjectKey:
         """Return where *key* belongs by the expressions; its directory is its name.
 
-        Raises:
-            ObjectKeyError: If no expression matches it.
+        It is an `ObjectKeyError` if none of them matches it.
         """
         is_ours = key.startswith(self.records_prefix()) or key.endswith(self.directory_delim)
         found = None if is_ours else place(self.expressions, key)

@@ -318,11 +318,7 @@ def no_fields(side: str, kind: str) -> str:
 
 
 def fields_of(value: Any, side: str) -> dict[str, Any]:
-    """Return the fields of a JSON object.
-
-    Raises:
-        ValueError: If it is none.
-    """
+    """Return the fields of a JSON object; ``ValueError`` if it is none."""
     if not isinstance(value, dict):
         raise ValueError(no_fields(side, json_kind(value)))  # noqa: TRY004
     return value

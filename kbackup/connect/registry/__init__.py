@@ -227,11 +227,7 @@ NEEDED: Final = ("attr", "authlib", "cachetools", "certifi", "httpx2")
 
 
 def check_installed() -> None:
-    """Check, in a millisecond, that the client could be imported.
-
-    Raises:
-        ConfigurationError: If it could not.
-    """
+    """Check, in a millisecond, that the client could be imported; else `ConfigurationError`."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise not_installed(", ".join(missing))
