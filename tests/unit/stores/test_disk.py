@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from kbackup.stores import StoreSettings
-from kbackup.stores.file import FileStore
-from kbackup.stores.file.disk import Disk
+from kbackup.stores.file import Disk, FileStore
 from kbackup.testing.stores import put_bytes
 
 
