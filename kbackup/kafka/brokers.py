@@ -1,20 +1,329 @@
-"""The brokers of a cluster, over a connection of our own to each, and who leads a partition."""
+"""The brokers of a cluster, over a connection of our own to each, and what they say.
 
+Who leads a partition, the batches in it, who keeps a group's positions, what became of a batch.
+
+Source: Kafka's protocol guide: Metadata 7 and 12, Fetch 11 and 13, OffsetForLeaderEpoch 3, Produce
+7 and 8, FindCoordinator 1 and 2.
+"""
+
+import struct
 import threading
-from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException
 
+from kbackup.batches import CONTROL, TRANSACTIONAL, Batches
 from kbackup.errors import KafkaError, TopicChangedError
 from kbackup.kafka import KafkaSettings
-from kbackup.kafka.answers import NO_EPOCH, NO_ID, Leader, Metadata
 from kbackup.kafka.client import kafka_error, patience_s
-from kbackup.kafka.wire import Api, Connection, LostError, RefusedError, Security
+from kbackup.kafka.wire import Answer, Api, Connection, LostError, RefusedError, Security
 from kbackup.records import TopicPartition
 
 _T = TypeVar("_T")
+
+NO_EPOCH: Final = -1
+"""The leader epoch of what has none, or where it is not known."""
+
+NO_ID: Final = bytes(16)
+"""The id of a topic where it is not known."""
+
+HAS_IDS: Final = {Api.METADATA: 10, Api.FETCH: 13}
+"""The first version of each that has topics' ids."""
+
+
+UNTOLD: Final = 2**63 - 1
+"""The last stable offset where a broker holds us back, and tells nothing."""
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, as of some moment."""
+
+    host: str
+    port: int
+    epoch: int
+    topic_id: bytes
+
+
+class Aborted(NamedTuple):
+    """An aborted transaction: all of a producer's batches from an offset up to its marker."""
+
+    first_offset: int
+    producer_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a leader answers, or a replica that it named as nearer.
+
+    Attributes:
+        error: Its code, 0 for none.
+        stable: The last stable offset: no committed record is behind it.
+        aborted: The aborted transactions among the batches.
+        data: The batches; the last one may lack its end.
+        diverged: Where the leader's log parts from what was read; None where it does not.
+        nearer: The broker of a replica that is to be asked instead; None where it is not.
+        throttle_s: How long it asks us to wait.
+    """
+
+    error: int
+    stable: int
+    aborted: Sequence[Aborted]
+    data: pa.Buffer
+    diverged: int | None
+    nearer: int | None
+    throttle_s: float
+
+    @classmethod
+    def of(cls, answer: Answer, version: int) -> "Fetched":
+        """Read the answer to a fetch of one partition.
+
+        Raises:
+            LostError: If it makes no sense.
+        """
+        throttle_ms, error, _session = answer.numbers("ihi")
+        found = None
+        for _ in answer.count():
+            if version >= HAS_IDS[Api.FETCH]:
+                answer.raw(len(NO_ID))
+            else:
+                answer.text()
+            for _ in answer.count():
+                _partition, own, _high, stable, _start = answer.numbers("ihqqq")
+                aborted = []
+                for _ in answer.count():
+                    producer, first = answer.numbers("qq")
+                    aborted.append(Aborted(first, producer))
+                    answer.tags()
+                replica = answer.number("i")
+                data, tags = answer.records(), answer.tags()
+                diverged = _end_of(tags[0]) if 0 in tags else None
+                nearer = replica if replica >= 0 else None
+                found = cls(
+                    error or own, stable, sorted(aborted), data, diverged, nearer,
+                    throttle_ms / 1000,
+                )  # fmt: skip
+            answer.tags()
+        if found is not None:
+            return found
+        if error == 0 and not throttle_ms:
+            raise LostError("the broker's answer has no partition in it")
+        stable = 0 if error else UNTOLD
+        return cls(error, stable, (), pa.py_buffer(b""), None, None, throttle_ms / 1000)
+
+
+def _end_of(diverging_epoch: bytes) -> int:
+    if len(diverging_epoch) < 12:  # an epoch and an offset
+        raise LostError("the broker's answer is cut short")
+    return int(struct.unpack_from(">iq", diverging_epoch)[1])
+
+
+_MARKER_AT: Final = 68
+"""Where a control batch has its type: behind its header, five short numbers, and a version."""
+
+_ABORT: Final = b"\0\0"
+
+
+def committed(batches: Batches, aborted: Sequence[Aborted]) -> Batches:
+    """Return those that hold committed records.
+
+    Args:
+        batches: All that were sent.
+        aborted: The aborted transactions that the broker told with them, by their first offsets.
+    """
+    headers = batches.headers
+    is_kept = pc.greater(headers["count"], 0)
+    is_marked = batches.flagged(CONTROL)
+    if aborted:
+        is_kept = pc.and_(is_kept, pc.invert(_of_aborted(batches, aborted)))
+    wanted = pc.and_(is_kept, pc.invert(is_marked))
+    return batches if pc.all(wanted).as_py() else batches.where(wanted)
+
+
+def _of_aborted(batches: Batches, aborted: Sequence[Aborted]) -> pa.BooleanArray:
+    found, left, open_ids = [], list(reversed(aborted)), set()
+    data = batches.data
+    names = ("base_offset", "last_delta", "position", "producer_id")
+    columns = [batches.headers[name].to_pylist() for name in names]
+    columns += [batches.flagged(CONTROL).to_pylist(), batches.flagged(TRANSACTIONAL).to_pylist()]
+    for base, delta, at, producer, is_marker, is_in_transaction in zip(*columns, strict=True):
+        while left and left[-1].first_offset <= base + delta:
+            open_ids.add(left.pop().producer_id)
+        if is_marker:
+            if data.slice(at + _MARKER_AT, 2).to_pybytes() == _ABORT:
+                open_ids.discard(producer)
+            found.append(True)
+        else:
+            found.append(is_in_transaction and producer in open_ids)
+    return pa.array(found, pa.bool_())
+
+
+def end_of_epoch(
+    connection: Connection, where: TopicPartition, leader: Leader, epoch: int
+) -> tuple[int, int]:
+    """Ask a leader where its log has the end of an epoch, which newer fetches tell by themselves.
+
+    Returns:
+        A code, 0 for none, and the offset, -1 where it does not know that epoch.
+
+    Raises:
+        LostError: If it does not answer, or its answer makes no sense.
+    """
+    body = connection.request(Api.OFFSET_FOR_LEADER_EPOCH).numbers("i", -1).count(1)
+    body.text(where.topic).count(1).numbers("iii", where.partition, leader.epoch, epoch)
+    answer = connection.ask(Api.OFFSET_FOR_LEADER_EPOCH, body)
+    answer.number("i")  # throttled
+    for _ in answer.count():
+        answer.text()
+        for _ in answer.count():
+            error, _partition, _epoch, end = answer.numbers("hiiq")
+            return error, end
+    raise LostError("the broker's answer has no partition in it")
+
+
+class Metadata(NamedTuple):
+    """What a broker knows of a topic's partitions.
+
+    Attributes:
+        error: Of the topic, 0 for none.
+        leaders: By partition, what is the matter with it, 0 for nothing, and who leads it.
+        brokers: Host and port of each, by its id.
+    """
+
+    error: int
+    leaders: Mapping[int, tuple[int, Leader]]
+    brokers: Mapping[int, tuple[str, int]]
+
+    @classmethod
+    def of(cls, connection: Connection, topic: str) -> "Metadata":
+        """Ask a broker.
+
+        Raises:
+            LostError: If it does not answer, or its answer makes no sense.
+        """
+        version = connection.versions[Api.METADATA]
+        has_ids = version >= HAS_IDS[Api.METADATA]
+        body = connection.request(Api.METADATA).count(1)
+        if has_ids:
+            body.raw(NO_ID)
+        body.text(topic).end().numbers("?", False)  # not to be created
+        if has_ids:
+            body.numbers("?", False)  # nor what may be done with it
+        answer = connection.ask(Api.METADATA, body.end())
+        return cls._read(answer, has_ids=has_ids)
+
+    @classmethod
+    def _read(cls, answer: Answer, *, has_ids: bool) -> "Metadata":
+        answer.number("i")  # throttled
+        brokers = {}
+        for _ in answer.count():
+            node, host, port, _rack = (
+                answer.number("i"), answer.text(), answer.number("i"), answer.text(),
+            )  # fmt: skip
+            answer.tags()
+            brokers[node] = host or "", port
+        answer.text()  # the cluster's id
+        answer.number("i")  # the controller
+        found: int = Code.UNKNOWN_TOPIC_OR_PART
+        leaders = {}
+        for _ in answer.count():
+            found = answer.number("h")
+            answer.text()
+            topic_id = answer.raw(len(NO_ID)) if has_ids else NO_ID
+            answer.number("?")
+            for _ in answer.count():
+                error, partition, leader, epoch = answer.numbers("hiii")
+                for _ in range(3):  # replicas, those in sync, those offline
+                    for _ in answer.count():
+                        answer.number("i")
+                answer.tags()
+                host, port = brokers.get(leader, ("", 0))
+                is_led = leader in brokers
+                leaders[partition] = (
+                    0 if is_led else int(error or Code.LEADER_NOT_AVAILABLE),
+                    Leader(host, port, epoch if is_led else NO_EPOCH, topic_id),
+                )
+            if has_ids:
+                answer.number("i")  # operations
+            answer.tags()
+        return cls(found, leaders, brokers)
+
+
+class Coordinator(NamedTuple):
+    """Which broker keeps a group's positions, or the state of a transactional id."""
+
+    error: int
+    why: str
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, connection: Connection, key: str, kind: int) -> "Coordinator":
+        """Ask a broker.
+
+        Args:
+            connection: To it.
+            key: A group, or a transactional id.
+            kind: 0 for a group, 1 for an id.
+
+        Raises:
+            LostError: If it does not answer, or its answer makes no sense.
+        """
+        body = connection.request(Api.FIND_COORDINATOR).text(key).numbers("b", kind)
+        answer = connection.ask(Api.FIND_COORDINATOR, body)
+        _throttle, error = answer.numbers("ih")
+        why, _node, host, port = (
+            answer.text(), answer.number("i"), answer.text(), answer.number("i"),
+        )  # fmt: skip
+        return cls(error, why or "", host or "", port)
+
+
+class Produced(NamedTuple):
+    """What became of a batch that was sent.
+
+    Attributes:
+        error: Its code, 0 for none.
+        why: In the broker's words, where it has any.
+        base_offset: Where its first record is; negative where that is not said.
+        throttle_s: How long the broker asks us to wait.
+    """
+
+    error: int
+    why: str
+    base_offset: int
+    throttle_s: float
+
+    @classmethod
+    def of(cls, answer: Answer, version: int) -> "Produced":
+        """Read the answer to a request with one batch.
+
+        Raises:
+            LostError: If it makes no sense.
+        """
+        found = None
+        for _ in answer.count():
+            answer.text()
+            for _ in answer.count():
+                _partition, error, base, _time, _start = answer.numbers("ihqqq")
+                whys: list[str | None] = []
+                if version >= _HAS_WORDS:
+                    for _ in answer.count():
+                        answer.number("i")  # a record's place in the batch
+                        whys.append(answer.text())
+                    whys.insert(0, answer.text())
+                found = error, next(filter(None, whys), ""), base
+        if found is None:
+            raise LostError("the broker's answer has no partition in it")
+        return cls(*found, answer.number("i") / 1000)
+
+
+_HAS_WORDS: Final = 8
+"""The first version of an answer to Produce that says more than a code."""
+
 
 _TIMEOUT_S: Final = 10.0
 """How long a broker may say nothing at all, at least."""

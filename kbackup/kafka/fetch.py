@@ -28,8 +28,17 @@ from kbackup.batches.encoding import cut_from
 from kbackup.batches.plain import Why
 from kbackup.errors import ConfigurationError, KafkaError
 from kbackup.kafka import KafkaSettings, LogStartMovedError, Reader
-from kbackup.kafka.answers import HAS_IDS, NO_EPOCH, Fetched, Leader, committed, end_of_epoch
-from kbackup.kafka.brokers import MOVED, Brokers, refused
+from kbackup.kafka.brokers import (
+    HAS_IDS,
+    MOVED,
+    NO_EPOCH,
+    Brokers,
+    Fetched,
+    Leader,
+    committed,
+    end_of_epoch,
+    refused,
+)
 from kbackup.kafka.client import kafka_error
 from kbackup.kafka.reader import Short, cut_back, not_utf8
 from kbackup.kafka.wire import Api, Connection, LostError, RefusedError

@@ -34,8 +34,15 @@ from kbackup.kafka import (
     Position,
     fence,
 )
-from kbackup.kafka.answers import NO_EPOCH, Coordinator, Leader, Produced
-from kbackup.kafka.brokers import MOVED, Brokers, refused
+from kbackup.kafka.brokers import (
+    MOVED,
+    NO_EPOCH,
+    Brokers,
+    Coordinator,
+    Leader,
+    Produced,
+    refused,
+)
 from kbackup.kafka.client import WRITERS, Complaints, patience_s
 from kbackup.kafka.wire import Answer, Api, Connection, LostError, RefusedError, Request
 from kbackup.kafka.writer import (

@@ -17,8 +17,7 @@ from kbackup.batches import CONTROL, TRANSACTIONAL, walk
 from kbackup.batches import native as batches_native
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError, TopicChangedError
 from kbackup.kafka import KafkaSettings, LogStartMovedError, brokers, fetch, reader, wire
-from kbackup.kafka.answers import Aborted, committed
-from kbackup.kafka.brokers import address_of
+from kbackup.kafka.brokers import Aborted, address_of, committed
 from kbackup.kafka.fetch import BatchReader
 from kbackup.kafka.wire import (
     Api,
