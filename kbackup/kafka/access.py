@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError as Code
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -26,9 +25,7 @@ from confluent_kafka.admin import (
 
 from kbackup.errors import KafkaError
 from kbackup.kafka import Acl, BrokerSetting, KafkaSettings, ScramUser
-from kbackup.kafka.client import Complaints, administrator, calls, kafka_error
-
-_SPARE_S: Final = 5.0
+from kbackup.kafka.client import SPARE_S, Complaints, administrator, calls, code_of
 
 _ALLOW: Final = "check the credentials and the ACLs of this principal"
 
@@ -80,7 +77,7 @@ class KafkaAccess:
         try:
             found = self.settings().get("authorizer.class.name")
         except KafkaError as error:
-            if _code(error) == Code.CLUSTER_AUTHORIZATION_FAILED:
+            if code_of(error) == Code.CLUSTER_AUTHORIZATION_FAILED:
                 return True
             raise
         return found is None or bool(found.value)  # a service may not show it
@@ -152,24 +149,20 @@ class KafkaAccess:
         try:
             return self._result(what, ask())
         except KafkaError as error:
-            if _code(error) in _NOT_OFFERED:
+            if code_of(error) in _NOT_OFFERED:
                 return None
             raise
 
     def _result(self, what: str, future: Any) -> Any:
         try:
-            return future.result(timeout=self._timeout_s + _SPARE_S)
-        except KafkaException as error:
-            if error.args[0].code() == Code.CLUSTER_AUTHORIZATION_FAILED:  # it shows the request
-                raise KafkaError(what, "it is denied on the cluster", _ALLOW) from error
-            raise kafka_error(what, error, self._complaints) from error
-        except TimeoutError as error:
-            raise KafkaError(what, "no answer", "check the brokers") from error
-
-
-def _code(error: KafkaError) -> Any:
-    cause = error.__cause__
-    return cause.args[0].code() if isinstance(cause, KafkaException) else None
+            return calls(
+                what, self._complaints, lambda: future.result(timeout=self._timeout_s + SPARE_S)
+            )
+        except KafkaError as error:
+            if code_of(error) == Code.CLUSTER_AUTHORIZATION_FAILED:  # it shows the request
+                denied = KafkaError(what, "it is denied on the cluster", _ALLOW)
+                raise denied from error.__cause__
+            raise
 
 
 def _acl(found: Any) -> Acl:

@@ -74,12 +74,26 @@ def _remedy(reason: Any) -> str:
     return ""
 
 
-def calls(what: str, complaints: Complaints | None, function: Callable[[], Any]) -> Any:
+SPARE_S: Final = 5.0
+"""By how much an answer may be later than the client was told to wait."""
+
+
+def calls(what: str, complaints: Complaints, function: Callable[[], Any]) -> Any:
     """Call *function*; its Kafka exceptions become ours, with *what* as the thing that failed."""
     try:
         return function()
     except KafkaException as error:
         raise kafka_error(what, error, complaints) from error
+    except TimeoutError as error:
+        away = KafkaError(what, complaints.last or "no answer", "check the brokers")
+        away.is_away = True
+        raise away from error
+
+
+def code_of(error: KafkaError) -> Any:
+    """Return the client's code of an error that `kafka_error` made; None of any other."""
+    cause = error.__cause__
+    return cause.args[0].code() if isinstance(cause, KafkaException) else None
 
 
 def administrator(settings: KafkaSettings, complaints: Complaints) -> AdminClient:

@@ -40,9 +40,11 @@ from kbackup.kafka.brokers import address_of
 from kbackup.kafka.client import (
     CLIENT_LOG,
     REQUEST_TIMEOUTS,
+    SPARE_S,
     Complaints,
     administrator,
     calls,
+    code_of,
     kafka_error,
     patiently,
     position_of,
@@ -57,66 +59,18 @@ takes no more than 10,000 changes, the topics' settings among them."""
 
 TOPICS_MOST: Final = 200
 
-_ROOM_S: Final = 5.0
-"""By how much an answer may be later than the client was told to wait."""
 
-
-def create(
-    admin: AdminClient,
-    topics: Sequence[NewTopic],
-    answer: Callable[[str, Callable[[], Any]], Any],
-    timeout_s: float,
-    *,
-    only_validate: bool,
-) -> dict[str, KbackupError | None]:
-    """Create topics; return why not by name, None where all is well.
-
-    Args:
-        admin: The client.
-        topics: Different ones.
-        answer: Calls a function for what its first argument describes, and raises its failure as
-            an error of ours.
-        timeout_s: How long the cluster may take for a request.
-        only_validate: Create nothing.
-    """
-    found: dict[str, KbackupError | None] = {}
-    for share in _shares(topics):
-        asked = [
-            Asked(
-                topic.name,
-                num_partitions=topic.partitions,
-                replication_factor=topic.replication_factor,
-                config=dict(topic.config),
-            )
-            for topic in share
-        ]
-        futures = admin.create_topics(
-            asked, operation_timeout=timeout_s, validate_only=only_validate
-        )
-        for topic in share:
-            found[topic.name] = _refusal(topic, futures[topic.name], answer, timeout_s)
-    return found
-
-
-def _refusal(
-    topic: NewTopic, future: Any, answer: Callable[[str, Callable[[], Any]], Any], timeout_s: float
-) -> KbackupError | None:
-    what = f"creating topic {topic.name} with {counted(topic.partitions, 'partition')}"
-    try:
-        answer(what, lambda: future.result(timeout=timeout_s + _ROOM_S))
-    except KafkaError as error:
-        cause = error.__cause__
-        if cause is None or not cause.args or not hasattr(cause.args[0], "code"):
-            return error
-        if cause.args[0].code() == Code.TOPIC_ALREADY_EXISTS:
+def _refused(topic: NewTopic, what: str, error: KafkaError) -> KbackupError:
+    """Return what it means that the cluster did not create a topic."""
+    match code_of(error):
+        case Code.TOPIC_ALREADY_EXISTS:
             why = "someone has created it since this run looked"
             do = "run it again: it judges what is there then"
             return RefusedError(what, why, do, topic=topic.name)
-        if cause.args[0].code() != Code.INVALID_CONFIG:
-            return error
-        do = "correct --topic-config, or the setting in the target cluster"
-        return ConfigurationError(what, error.why, do, topic=topic.name)
-    return None
+        case Code.INVALID_CONFIG:
+            do = "correct --topic-config, or the setting in the target cluster"
+            return ConfigurationError(what, error.why, do, topic=topic.name)
+    return error
 
 
 def _shares(topics: Sequence[NewTopic]) -> Iterator[list[NewTopic]]:
@@ -168,10 +122,7 @@ class KafkaCluster:
         self._settings = settings
         self._complaints = Complaints()
         check_properties(settings)
-        self._admin = AdminClient(
-            settings.properties({"error_cb": self._complaints}, settings.admin),
-            logger=CLIENT_LOG,
-        )
+        self._admin = administrator(settings, self._complaints)
         what = f"connecting to Kafka at {settings.bootstrap_servers}"
         found = calls(what, self._complaints, lambda: self._connected(what))
         self.cluster_id: str = found.cluster_id or ""
@@ -326,7 +277,7 @@ class KafkaCluster:
             try:
                 found = {
                     TopicPartition(at.topic, at.partition): int(
-                        future.result(timeout=timeout_s + 5).offset
+                        future.result(timeout=timeout_s + SPARE_S).offset
                     )
                     for at, future in futures.items()
                 }
@@ -339,8 +290,9 @@ class KafkaCluster:
                 raise KafkaException(Code(Code.LEADER_NOT_AVAILABLE))
             return found
 
-        found: dict[TopicPartition, int] = self._answer(
+        found: dict[TopicPartition, int] = calls(
             f"reading offsets of {counted(len(asked), 'partition')}",
+            self._complaints,
             lambda: patiently(ask, timeout_s),
         )
         return found
@@ -407,7 +359,7 @@ class KafkaCluster:
         try:
             return self._of_group(f"describing group {group}", ask)
         except KafkaError as error:
-            if _code(error) != Code.GROUP_ID_NOT_FOUND:
+            if code_of(error) != Code.GROUP_ID_NOT_FOUND:
                 raise
             return None
 
@@ -452,9 +404,22 @@ class KafkaCluster:
         self, topics: Sequence[NewTopic], *, only_validate: bool = False
     ) -> dict[str, str | KbackupError]:
         """Create topics with the cluster's own checks: `Cluster.create_topics`."""
-        refused = create(
-            self._admin, topics, self._answer, self._settings.timeout_s, only_validate=only_validate
-        )
+        refused: dict[str, KbackupError | None] = {}
+        for share in _shares(topics):
+            asked = [
+                Asked(
+                    topic.name,
+                    num_partitions=topic.partitions,
+                    replication_factor=topic.replication_factor,
+                    config=dict(topic.config),
+                )
+                for topic in share
+            ]
+            futures = self._admin.create_topics(
+                asked, operation_timeout=self._settings.timeout_s, validate_only=only_validate
+            )
+            for topic in share:
+                refused[topic.name] = self._refusal(topic, futures[topic.name])
         made = [name for name, error in refused.items() if error is None and not only_validate]
         deadline = time.monotonic() + SETTLE_S
         while len(there := self.topics(made)) < len(made) and time.monotonic() < deadline:
@@ -463,6 +428,14 @@ class KafkaCluster:
             name: error or (there[name].topic_id if name in there else "")
             for name, error in refused.items()
         }
+
+    def _refusal(self, topic: NewTopic, future: Any) -> KbackupError | None:
+        what = f"creating topic {topic.name} with {counted(topic.partitions, 'partition')}"
+        try:
+            self._result(what, future)
+        except KafkaError as error:
+            return _refused(topic, what, error)
+        return None
 
     def delete_topics(self, names: Collection[str]) -> dict[str, KafkaError]:
         """Delete topics: `kafka.Cluster.delete_topics`."""
@@ -499,7 +472,7 @@ class KafkaCluster:
             try:
                 self._result(f"{what} {name}", future)
             except KafkaError as error:
-                if _code(error) != no_failure:
+                if code_of(error) != no_failure:
                     found[name] = error
         return found
 
@@ -526,23 +499,18 @@ class KafkaCluster:
     def _of_group(self, what: str, ask: Callable[[], Any]) -> Any:
         """Return the result of the future that *ask* makes, once the group has a coordinator."""
         timeout_s = self._settings.timeout_s
-        return self._answer(
-            what, lambda: patiently(lambda: _each(ask().result(timeout=timeout_s + 5)), timeout_s)
+        return calls(
+            what,
+            self._complaints,
+            lambda: patiently(lambda: _each(ask().result(timeout=timeout_s + SPARE_S)), timeout_s),
         )
 
     def _result(self, what: str, future: Any) -> Any:
-        return self._answer(what, lambda: future.result(timeout=self._settings.timeout_s + 5))
-
-    def _answer(self, what: str, function: Callable[[], Any]) -> Any:
-        try:
-            return function()
-        except KafkaException as error:
-            raise kafka_error(what, error, self._complaints) from error
-        except TimeoutError as error:
-            silence = self._complaints.last or "no answer"
-            away = KafkaError(what, silence, "check the brokers")
-            away.is_away = True
-            raise away from error
+        return calls(
+            what,
+            self._complaints,
+            lambda: future.result(timeout=self._settings.timeout_s + SPARE_S),
+        )
 
 
 def _each(answer: Any) -> Any:
@@ -558,12 +526,6 @@ def _known_id(topic_id: Any) -> str:
     return "" if text == _NO_ID else text
 
 
-def _code(error: KafkaError) -> Any:
-    cause = error.__cause__
-    return cause.args[0].code() if isinstance(cause, KafkaException) else None
-
-
-_SPARE_S: Final = 5.0
 _DENIED: Final = frozenset(
     {
         Code.TOPIC_AUTHORIZATION_FAILED,
@@ -593,7 +555,7 @@ class KafkaPermissions:
             request_timeout=self._timeout_s,
         )
         return {
-            name: self._allowed(partial(future.result, self._timeout_s + _SPARE_S))
+            name: self._allowed(partial(future.result, self._timeout_s + SPARE_S))
             for name, future in futures.items()
         }
 
@@ -603,7 +565,7 @@ class KafkaPermissions:
         def ask() -> Any:
             return self._admin.describe_consumer_groups(
                 [group], include_authorized_operations=True, request_timeout=self._timeout_s
-            )[group].result(timeout=self._timeout_s + _SPARE_S)
+            )[group].result(timeout=self._timeout_s + SPARE_S)
 
         return self._allowed(lambda: patiently(ask, self._timeout_s))
 
@@ -621,24 +583,26 @@ class KafkaPermissions:
             lambda: Producer(properties, logger=CLIENT_LOG),
         )
         try:
-            producer.init_transactions(self._timeout_s)
-        except KafkaException as error:
-            if error.args[0].code() in _DENIED:
+            calls(
+                "asking for a producer id",
+                self._complaints,
+                lambda: producer.init_transactions(self._timeout_s),
+            )
+        except KafkaError as error:
+            if code_of(error) in _DENIED:
                 return frozenset()
-            raise kafka_error("asking for a producer id", error, self._complaints) from error
+            raise
         return frozenset({"WRITE", "DESCRIBE"})
 
     def _allowed(self, ask: Callable[[], Any]) -> frozenset[str]:
         try:
-            found = ask().authorized_operations
-        except KafkaException as error:
-            if error.args[0].code() in _DENIED:
+            found = calls("asking for permissions", self._complaints, ask).authorized_operations
+        except KafkaError as error:
+            if code_of(error) in _DENIED:
                 return frozenset()
-            if error.args[0].code() != Code.GROUP_ID_NOT_FOUND:
-                raise kafka_error("asking for permissions", error, self._complaints) from error
+            if code_of(error) != Code.GROUP_ID_NOT_FOUND:
+                raise
             found = None
-        except TimeoutError as error:
-            raise KafkaError("asking for permissions", "no answer", "check the brokers") from error
         if found is None:  # a broker too old to say, or a group that nobody has used yet
             return frozenset(operation.name for operation in AclOperation)
         return frozenset(operation.name for operation in found)

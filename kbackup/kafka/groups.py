@@ -20,8 +20,11 @@ from confluent_kafka.admin import AclOperation
 from kbackup.errors import KafkaError
 from kbackup.kafka import Group, GroupList, GroupOffset, KafkaSettings
 from kbackup.kafka.client import (
+    SPARE_S,
     Complaints,
     administrator,
+    calls,
+    code_of,
     kafka_error,
     patiently,
 )
@@ -30,7 +33,6 @@ from kbackup.records import TopicPartition
 _THREADS: Final = 16
 """Groups that are asked for side by side: a request has room for one."""
 
-_SPARE_S: Final = 5.0
 _POLL_MS: Final = 100
 _PRODUCER: Final = 0
 _ANY: Final = 0  # RD_KAFKA_ADMIN_OP_ANY
@@ -227,8 +229,7 @@ class KafkaGroups:
         try:
             return self._listed()
         except KafkaError as error:
-            cause = error.__cause__
-            if isinstance(cause, KafkaException) and cause.args[0].code() in _DENIED:
+            if code_of(error) in _DENIED:
                 return GroupList((), is_complete=False)
             raise
 
@@ -237,19 +238,19 @@ class KafkaGroups:
 
         def consumers() -> Any:
             found = self._admin.list_consumer_groups(request_timeout=timeout_s)
-            answer = found.result(timeout=timeout_s + _SPARE_S)
+            answer = found.result(timeout=timeout_s + SPARE_S)
             for error in answer.errors or ():  # of a broker
                 raise error if isinstance(error, KafkaException) else KafkaException(error)
             return answer.valid or ()
 
-        every = self._asked(what, lambda: patiently(self._of_every_kind, timeout_s))
+        every = calls(what, self._complaints, lambda: patiently(self._of_every_kind, timeout_s))
         known = {
             each.group_id: Group(
                 each.group_id,
                 "" if each.is_simple_consumer_group else "consumer",
                 each.state.name,
             )
-            for each in self._asked(what, lambda: patiently(consumers, timeout_s))
+            for each in calls(what, self._complaints, lambda: patiently(consumers, timeout_s))
         }
         for each in every:
             known.setdefault(each.name, each)
@@ -275,11 +276,12 @@ class KafkaGroups:
 
     def _sees_all(self) -> bool:
         """Whether the cluster lists all groups: without the permission it leaves some out."""
-        described = self._asked(
+        described = calls(
             "asking for permissions on the cluster",
+            self._complaints,
             lambda: self._admin.describe_cluster(
                 include_authorized_operations=True, request_timeout=self._timeout_s
-            ).result(timeout=self._timeout_s + _SPARE_S),
+            ).result(timeout=self._timeout_s + SPARE_S),
         )
         return AclOperation.DESCRIBE in (described.authorized_operations or ())
 
@@ -344,11 +346,9 @@ class KafkaGroups:
                 for at in partitions:
                     _check(at.err)
 
+        what = f"setting the offsets of group {group}"
         try:
-            patiently(change, self._timeout_s)
-        except KafkaException as error:
-            what = f"setting the offsets of group {group}"
-            raise kafka_error(what, error, self._complaints) from error
+            calls(what, self._complaints, lambda: patiently(change, self._timeout_s))
         finally:
             for at in elements:
                 at.metadata, at.metadata_size = None, 0
@@ -382,14 +382,6 @@ class KafkaGroups:
             call[f"{asked}_destroy"](request)
             call["AdminOptions_destroy"](options)
             call["queue_destroy"](queue)
-
-    def _asked(self, what: str, ask: Callable[[], Any]) -> Any:
-        try:
-            return ask()
-        except KafkaException as error:
-            raise kafka_error(what, error, self._complaints) from error
-        except TimeoutError as error:
-            raise KafkaError(what, "no answer", "check the brokers") from error
 
 
 def _sign_in(
