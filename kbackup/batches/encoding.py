@@ -6,7 +6,6 @@ is stored, are packed into new ones, not compressed.
 
 import struct
 from collections.abc import Iterator
-from ctypes import c_char_p, c_void_p, py_object, pythonapi
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -37,9 +36,6 @@ SEQUENCES: Final = 2**31
 
 _MOST: Final = 2**31 - 1
 """What a batch may have."""
-
-_pointer_of: Final = pythonapi.PyCapsule_GetPointer
-_pointer_of.restype, _pointer_of.argtypes = c_void_p, (py_object, c_char_p)
 
 
 class Identity(NamedTuple):
@@ -107,12 +103,9 @@ class _Head(NamedTuple):
 
 def _packed(rows: pa.RecordBatch, row: int, most: int, now_ms: int, head: _Head) -> Batches:
     """Return as many records from *row* on as a batch of *most* bytes holds."""
-    if not rows.schema.equals(SCHEMA):
-        raise TypeError(f"not the columns of a record: {rows.schema}")
-    rows.validate()  # no column's end is beyond its bytes: what C cannot see
     pack, found = native.library().records_pack, native.Packed()
-    _, capsule = rows.__arrow_c_array__()
-    array, is_dense = _pointer_of(capsule, b"arrow_array"), head.last is None
+    _capsule, array = native.lent(rows)
+    is_dense = head.last is None
     pack(array, row, most - HEADER_BYTES, now_ms, is_dense, None, found)
     batch = pa.allocate_buffer(HEADER_BYTES + found.bytes)
     records = batch.address + HEADER_BYTES

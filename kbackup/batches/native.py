@@ -3,16 +3,37 @@
 import ctypes
 import struct
 import sys
+from ctypes import pythonapi
 from functools import cache
 from typing import Any, Final
 
+import pyarrow as pa
+
 from kbackup.batches.plain import HEADERS
 from kbackup.native_build import BATCHES, UnavailableError, load
+from kbackup.records import SCHEMA
 
 _OTHER: Final = "_KBACKUP_NATIVE_BATCHES"
 """The variable that names another build of the library, such as one with sanitizers."""
 
 _P, _I32, _I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
+
+_pointer_of: Final = pythonapi.PyCapsule_GetPointer
+_pointer_of.restype, _pointer_of.argtypes = _P, (ctypes.py_object, ctypes.c_char_p)
+
+
+def lent(rows: pa.RecordBatch) -> tuple[object, int]:
+    """Return rows as C takes them: what keeps the array while it is used, and its address.
+
+    Raises:
+        TypeError: If they are not of ``records.SCHEMA``.
+        pyarrow.ArrowInvalid: If a column ends beyond its bytes, which C cannot see.
+    """
+    if not rows.schema.equals(SCHEMA):
+        raise TypeError(f"not the columns of a record: {rows.schema}")
+    rows.validate()
+    _, capsule = rows.__arrow_c_array__()
+    return capsule, _pointer_of(capsule, b"arrow_array")
 
 
 PIECE: Final = struct.Struct("=8q4i")

@@ -7,7 +7,7 @@ record.  Transactions, positions and waiting are the `Writer`'s, whichever of th
 import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from ctypes import byref, c_char_p, c_int32, c_int64, c_void_p, py_object, pythonapi
+from ctypes import byref, c_int32, c_int64
 from dataclasses import dataclass
 from itertools import islice
 from threading import Lock
@@ -18,11 +18,12 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Producer
 
+from kbackup.batches.native import lent
 from kbackup.errors import KafkaError
 from kbackup.kafka import native
 from kbackup.kafka.client import CLIENT_LOG
 from kbackup.kafka.native import NativeClient
-from kbackup.records import SCHEMA, Span, TopicPartition
+from kbackup.records import Span, TopicPartition
 
 Wait = Callable[[float], None]
 """Serves the client's events for so many seconds; raises when it has waited too long in all."""
@@ -93,9 +94,6 @@ def without_zero_timestamps(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]
 
 _PATIENCE_MS: Final = int(FULL_WAIT_S * 1000)
 
-_pointer_of: Final = pythonapi.PyCapsule_GetPointer
-_pointer_of.restype, _pointer_of.argtypes = c_void_p, (py_object, c_char_p)
-
 
 class _Sent(NamedTuple):
     """A batch that is not acknowledged yet: the number of its first record, and its offsets."""
@@ -127,14 +125,10 @@ class ColumnSender:
         self, batch: pa.RecordBatch, partition: int, waiting: Callable[[], Wait]
     ) -> RefusedRecord | None:
         """Hand over the rows of a batch in order."""
-        if not batch.schema.equals(SCHEMA):
-            raise TypeError(f"not the columns of a record: {batch.schema}")
-        batch.validate()  # no column's end is beyond its bytes: what C cannot see
+        _capsule, array = lent(batch)
         self._is_spread = self._is_spread or partition != self._target.partition
         self._forget_delivered()
         self._sent.append(_Sent(self._count, batch["offset"]))
-        _, capsule = batch.__arrow_c_array__()
-        array = _pointer_of(capsule, b"arrow_array")
         row, wait = 0, None
         error, failure = c_int32(), c_int32()
         while row < len(batch):

@@ -244,12 +244,12 @@ ARCHIVED: Final = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 """
 
 Tier = Literal["Standard", "Bulk", "Expedited"]
+"""How fast an archived object is retrieved, and at what price."""
 
 READABLE: Final[Mapping[Tier, str]] = {
     "Standard": "within hours", "Bulk": "within two days", "Expedited": "within minutes",
 }  # fmt: skip
 """When S3 lets an object be read that it was asked for in a tier, as its documentation says."""
-"""How fast an archived object is retrieved, and at what price."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,8 +157,6 @@ def _rules(answer: Mapping[str, Any]) -> Iterator[LifecycleRule]:
             yield LifecycleRule(rule.get("ID", "without a name"), prefix, abort, expire, versions)
 
 
-# imports boto3
-
 _UNDER_WAY: Final = "RestoreAlreadyInProgress"
 
 
@@ -189,9 +187,6 @@ def thaw_object(requests: "Requests", key: str, days: int, tier: Tier) -> None:
     except StoreError as error:
         if error.place.get("s3_code") != _UNDER_WAY:
             raise
-
-
-# imports boto3
 
 
 def unfinished_uploads(requests: "Requests", prefix: str) -> Iterator[UnfinishedUpload]:
