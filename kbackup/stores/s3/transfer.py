@@ -2,7 +2,7 @@
 
 What breaks off while it is fetched goes on where it was, and is compared with its checksum.  What a
 `StoreError` of ours says a request came to is here too.  All of it needs no botocore until a body
-comes: see `errors` for that.
+comes: see `requests` for that.
 """
 
 import base64
@@ -479,13 +479,13 @@ def _read(resource: str, body: Any, spool: Spool) -> str:
     """Move what comes into the spool, and return why there was no more."""
     from botocore.exceptions import FlexibleChecksumError  # noqa: PLC0415
 
-    from kbackup.stores.s3 import errors  # noqa: PLC0415
+    from kbackup.stores.s3.requests import NETWORK, transient  # noqa: PLC0415
 
     try:
         for chunk in body.iter_chunks(_CHUNK):
             spool.write(chunk)
-    except errors.NETWORK as error:
-        return errors.transient(error) or type(error).__name__
+    except NETWORK as error:
+        return transient(error) or type(error).__name__
     except FlexibleChecksumError as error:
         raise CorruptObjectError(resource, str(error), "restore another copy of it") from error
     finally:
