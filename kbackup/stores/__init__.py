@@ -194,6 +194,17 @@ class RememberedHeads:
         return self._asked(key)
 
 
+def is_kept(there: str | None, *, if_absent: bool, if_match: str | None) -> bool:
+    """Whether a condition of `Store.put` leaves alone what is there.
+
+    Args:
+        there: Its etag; None where nothing is.
+        if_absent: As `Store.put` has it.
+        if_match: Likewise.
+    """
+    return there != if_match if if_match is not None else if_absent and there is not None
+
+
 def open_store(settings: StoreSettings) -> Store:
     """Return the store that *settings* describe: `StoreSettings.open`."""
     return settings.open()

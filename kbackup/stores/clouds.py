@@ -33,7 +33,7 @@ from kbackup.errors import (
 )
 from kbackup.files import Spool
 from kbackup.options import Unsupported, other_than
-from kbackup.stores import ObjectHead, StoredObject, StoreSettings
+from kbackup.stores import ObjectHead, StoredObject, StoreSettings, is_kept
 from kbackup.stores.s3 import options as s3
 
 _log: Final = logging.getLogger(__name__)
@@ -188,9 +188,8 @@ class CloudStore:
         is_conditional = if_absent or if_match is not None
 
         def may_replace(there: _There | None) -> bool:
-            if if_match is not None:
-                return there is not None and there.head.etag == if_match
-            return there is None or not if_absent
+            etag = None if there is None else there.head.etag
+            return not is_kept(etag, if_absent=if_absent, if_match=if_match)
 
         there = None
         if if_match is not None or (is_conditional and size > self._part_bytes):

@@ -38,7 +38,7 @@ from kbackup.errors import (
     ObjectNotFoundError,
     StoreError,
 )
-from kbackup.stores import ObjectHead, StoredObject, StoreSettings
+from kbackup.stores import ObjectHead, StoredObject, StoreSettings, is_kept
 
 _log: Final = logging.getLogger(__name__)
 
@@ -161,11 +161,9 @@ class FileStore:
         there = self._state(new.key, new.path)
         before = None if there is None else applying(there.facts, new.path, with_sha256=True)
         is_same = before is not None and before["sha256"] == new.facts["sha256"]
-        is_other = if_absent and there is not None
-        if if_match is not None:
-            is_other = there is None or there.etag != if_match
+        etag_there = None if there is None else there.etag
         facts_path = self._facts_path(new.key)
-        if is_other:
+        if is_kept(etag_there, if_absent=if_absent, if_match=if_match):
             if is_same and there is not None:
                 moves.add(new.path.parent)  # whoever stored it may not have come so far
                 if there.facts:

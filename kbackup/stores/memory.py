@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import BinaryIO, Final
 
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError
-from kbackup.stores import ObjectHead, StoredObject, StoreSettings
+from kbackup.stores import ObjectHead, StoredObject, StoreSettings, is_kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,8 @@ class MemoryStore:
         facts = {**metadata, "sha256": sha256}
         with _LOCK:
             there = self._objects.get(key)
-            is_other = if_absent and there is not None
-            if if_match is not None:
-                is_other = there is None or there.head.etag != if_match
-            if is_other:
+            etag = None if there is None else there.head.etag
+            if is_kept(etag, if_absent=if_absent, if_match=if_match):
                 return there is not None and there.head.metadata["sha256"] == sha256
             head = ObjectHead(len(data), datetime.now(UTC), sha256, facts)
             self._objects[key] = _Object(data, head)

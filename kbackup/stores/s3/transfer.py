@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypedDict
 
 from kbackup.errors import CorruptObjectError, StoreError, counted
 from kbackup.files import Section, Spool, file_sha256
-from kbackup.stores import ObjectHead
+from kbackup.stores import ObjectHead, is_kept
 
 if TYPE_CHECKING:
     from kbackup.stores.s3.requests import Requests
@@ -141,9 +141,8 @@ class Upload:
 
     def may_replace(self, there: ObjectHead | None) -> bool:
         """Whether the body may take the place of what is *there*."""
-        if self.if_match is not None:
-            return there is not None and there.etag == self.if_match
-        return there is None or not self.if_absent
+        etag = None if there is None else there.etag
+        return not is_kept(etag, if_absent=self.if_absent, if_match=self.if_match)
 
     def send(self, requests: "Requests", part_bytes: int, features: Features) -> None:
         """Store the body as an object, visible only once it is whole.
