@@ -25,7 +25,14 @@ from confluent_kafka.admin import (
 
 from kbackup.errors import KafkaError
 from kbackup.kafka import Acl, BrokerSetting, KafkaSettings, ScramUser
-from kbackup.kafka.client import SPARE_S, Complaints, administrator, calls, code_of
+from kbackup.kafka.client import (
+    SPARE_S,
+    Complaints,
+    administrator,
+    calls,
+    code_of,
+    may_describe,
+)
 
 _ALLOW: Final = "check the credentials and the ACLs of this principal"
 
@@ -135,13 +142,7 @@ class KafkaAccess:
 
     def _check_allowed(self, what: str) -> None:
         """Raise an error where this principal lacks DESCRIBE on the cluster."""
-        described = self._result(
-            "asking for permissions on the cluster",
-            self._admin.describe_cluster(
-                include_authorized_operations=True, request_timeout=self._timeout_s
-            ),
-        )
-        if AclOperation.DESCRIBE not in (described.authorized_operations or ()):
+        if not may_describe(self._admin, self._complaints, self._timeout_s):
             raise KafkaError(what, "DESCRIBE on the cluster is denied", _ALLOW)
 
     def _offered(self, what: str, ask: Callable[[], Any]) -> Any:

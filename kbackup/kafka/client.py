@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as Code
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AclOperation, AdminClient
 
 from kbackup.errors import KafkaError, KbackupError
 from kbackup.kafka import PATIENCE_S, KafkaSettings, OffsetMovedError, Position
@@ -106,6 +106,22 @@ def administrator(settings: KafkaSettings, complaints: Complaints) -> AdminClien
     return calls(
         "connecting to Kafka", complaints, lambda: AdminClient(properties, logger=CLIENT_LOG)
     )
+
+
+def may_describe(admin: AdminClient, complaints: Complaints, timeout_s: float) -> bool:
+    """Whether this principal has DESCRIBE on the cluster.
+
+    Raises:
+        KafkaError: If the cluster does not say.
+    """
+    described = calls(
+        "asking for permissions on the cluster",
+        complaints,
+        lambda: admin.describe_cluster(
+            include_authorized_operations=True, request_timeout=timeout_s
+        ).result(timeout=timeout_s + SPARE_S),
+    )
+    return AclOperation.DESCRIBE in (described.authorized_operations or ())
 
 
 QUIET_S: Final = 60.0

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, cimpl
-from confluent_kafka.admin import AclOperation
 
 from kbackup.errors import KafkaError
 from kbackup.kafka import Group, GroupList, GroupOffset, KafkaSettings
@@ -26,6 +25,7 @@ from kbackup.kafka.client import (
     calls,
     code_of,
     kafka_error,
+    may_describe,
     patiently,
 )
 from kbackup.records import TopicPartition
@@ -254,7 +254,9 @@ class KafkaGroups:
         }
         for each in every:
             known.setdefault(each.name, each)
-        return GroupList(tuple(known[name] for name in sorted(known)), self._sees_all())
+        # without the permission the cluster leaves some out
+        is_complete = may_describe(self._admin, self._complaints, timeout_s)
+        return GroupList(tuple(known[name] for name in sorted(known)), is_complete)
 
     def _of_every_kind(self) -> list[Group]:
         """Ask all brokers for their groups; the client for Python takes leave of this question."""
@@ -273,17 +275,6 @@ class KafkaGroups:
         finally:
             if answer:
                 call["group_list_destroy"](answer)
-
-    def _sees_all(self) -> bool:
-        """Whether the cluster lists all groups: without the permission it leaves some out."""
-        described = calls(
-            "asking for permissions on the cluster",
-            self._complaints,
-            lambda: self._admin.describe_cluster(
-                include_authorized_operations=True, request_timeout=self._timeout_s
-            ).result(timeout=self._timeout_s + SPARE_S),
-        )
-        return AclOperation.DESCRIBE in (described.authorized_operations or ())
 
     def offsets(
         self, groups: Sequence[str]

@@ -4,7 +4,7 @@ Nothing in the bucket is believed but the times that the server itself gave to v
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -68,26 +68,32 @@ def _versions(
 ) -> Iterator[Mapping[str, Any]]:
     """Yield of each key the version that it had at a time, or its delete marker, by key."""
     best: dict[str, Mapping[str, Any]] = {}
-    place: dict[str, Any] = {"KeyMarker": after} if after else {}
-    while True:
-        page = requests.send("list_object_versions", prefix, Prefix=prefix, **place)
-        for one in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
+    for found, last in _pages(requests, prefix, after):
+        for one in found:
             if one["LastModified"] > moment:
                 continue
             before = best.get(one["Key"])
             # the newest comes first; of a version and a marker of one second the version is meant
             if before is None or _rank(one) > _rank(before):
                 best[one["Key"]] = one
-        if not page.get("IsTruncated"):
-            break
-        last = page["NextKeyMarker"]
-        for key in sorted(key for key in best if key < last):
+        for key in sorted(key for key in best if last is None or key < last):
             yield best.pop(key)
+
+
+def _pages(
+    requests: "Requests", prefix: str, after: str = ""
+) -> Iterator[tuple[Sequence[Mapping[str, Any]], str | None]]:
+    """Yield versions and delete markers, and the key from which others follow; None for none."""
+    place: dict[str, Any] = {"KeyMarker": after} if after else {}
+    while True:
+        page = requests.send("list_object_versions", prefix, Prefix=prefix, **place)
+        last = page["NextKeyMarker"] if page.get("IsTruncated") else None
+        yield (*page.get("Versions", ()), *page.get("DeleteMarkers", ())), last
+        if last is None:
+            return
         place = {"KeyMarker": last}
         if version := page.get("NextVersionIdMarker"):
             place["VersionIdMarker"] = version
-    for key in sorted(best):
-        yield best[key]
 
 
 def _rank(found: Mapping[str, Any]) -> tuple[datetime, bool]:
@@ -100,16 +106,10 @@ def _is_marker(found: Mapping[str, Any]) -> bool:
 
 def every(requests: "Requests", key: str) -> Iterator[Mapping[str, Any]]:
     """Yield all versions of an object, delete markers too."""
-    place: dict[str, Any] = {}
-    while True:
-        page = requests.send("list_object_versions", key, Prefix=key, **place)
-        found = (*page.get("Versions", ()), *page.get("DeleteMarkers", ()))
+    for found, last in _pages(requests, key):
         yield from (one for one in found if one["Key"] == key)
-        if not page.get("IsTruncated") or page["NextKeyMarker"] > key:
+        if last is not None and last > key:
             return
-        place = {"KeyMarker": page["NextKeyMarker"]}
-        if version := page.get("NextVersionIdMarker"):
-            place["VersionIdMarker"] = version
 
 
 def locked_until(requests: "Requests", key: str) -> datetime | None:
