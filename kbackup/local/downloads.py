@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +22,7 @@ from filelock import FileLock, Timeout
 
 from kbackup.errors import LocalServiceError
 from kbackup.files import cache_directory
-from kbackup.local.java import Java, proxy_options, trust_store_options
+from kbackup.local.java import Java, package_folder, proxy_options, trust_store_options
 
 LOCK_SECONDS: Final = 900
 """How long one process waits for another's download."""
@@ -168,11 +167,8 @@ def ivy_jar() -> Path:
     Raises:
         LocalServiceError: If there is none.
     """
-    homes = []
-    if (package := find_spec("pyspark")) is not None and package.origin is not None:
-        homes.append(Path(package.origin).parent)
-    if home := os.environ.get("SPARK_HOME"):
-        homes.append(Path(home))
+    home = os.environ.get("SPARK_HOME")
+    homes = [*filter(None, (package_folder("pyspark"), Path(home) if home else None))]
     for home_directory in homes:
         for jar in sorted(home_directory.glob("jars/ivy-*.jar")):
             return jar

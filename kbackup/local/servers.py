@@ -352,7 +352,7 @@ _REGISTRY_JVM: Final = (
 )
 
 
-class LocalRegistry(LocalService):
+class LocalRegistry(LocalServer):
     """One registry on 127.0.0.1; it starts when created, and its schemas are gone when it stops.
 
     Args:
@@ -365,33 +365,25 @@ class LocalRegistry(LocalService):
     """
 
     def __init__(self, java: Java | None = None) -> None:
-        java = java or find_java()
-        archive = fetch_registry(java)
-        self._directory = Path(tempfile.mkdtemp(prefix="kbackup-registry-"))
-        try:
-            with tarfile.open(archive) as packed:
-                packed.extractall(self._directory, filter="data")
-            [self._port] = free_ports(1)
-            self._service = self._start(java)
-        except BaseException:
-            shutil.rmtree(self._directory, ignore_errors=True)
-            raise
+        self._java = java or find_java()
+        self._archive = fetch_registry(self._java)
+        super().__init__("kbackup-registry-")
 
     @property
     def url(self) -> str:
         """Where Confluent's interface is."""
         return f"http://127.0.0.1:{self._port}/apis/ccompat/v7"
 
-    def stop(self) -> None:
-        """End it and remove what it held; may be repeated."""
-        self._service.kill()  # an orderly shutdown would save nothing
-        shutil.rmtree(self._directory, ignore_errors=True)
+    def _prepare(self) -> None:
+        with tarfile.open(self._archive) as packed:
+            packed.extractall(self._directory, filter="data")
+        (self._port,) = free_ports(1)
 
-    def _start(self, java: Java) -> Service:
+    def _start(self) -> Service:
         program = self._directory / f"apicurio-registry-app-{REGISTRY_VERSION}-runner.jar"
         service = Service(
             f"Apicurio Registry on 127.0.0.1:{self._port}",
-            [java.executable, *_REGISTRY_JVM, "-jar", program],
+            [self._java.executable, *_REGISTRY_JVM, "-jar", program],
             self._directory / "registry.log",
             {"QUARKUS_HTTP_HOST": "127.0.0.1", "QUARKUS_HTTP_PORT": str(self._port)},
             scratch=self._directory,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kbackup.errors import ConfigurationError, LocalServiceError
-from kbackup.local import downloads, kafka, servers, start_kafka
+from kbackup.local import downloads, java, kafka, servers, start_kafka
 from kbackup.local.downloads import KAFKA_VERSION, fetch_kafka, ivy_jar
 from kbackup.local.java import Java
 
@@ -36,7 +36,7 @@ def test_ivy_comes_with_pyspark() -> None:
 
 def test_without_ivy_the_error_names_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without PySpark, the error says that it is missing."""
-    monkeypatch.setattr(downloads, "find_spec", lambda _: None)
+    monkeypatch.setattr(java, "find_spec", lambda _: None)
     monkeypatch.delenv("SPARK_HOME", raising=False)
 
     with pytest.raises(LocalServiceError) as caught:
