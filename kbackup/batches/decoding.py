@@ -150,14 +150,7 @@ class _Group:
     def whole(
         cls, batches: Batches, inflated: Mapping[int, pa.Buffer], span: Span, most: int
     ) -> Self:
-        """Return the group of whole batches.
-
-        Args:
-            batches: At least one.
-            inflated: By their numbers, the records of those that are compressed.
-            span: As for all groups.
-            most: Likewise.
-        """
+        """Return a group of one batch or more; *inflated* has the records of those compressed."""
         count = len(batches)
         if native.library() is None:
             pieces = [_piece(batches, at) for at in range(count)]
@@ -382,13 +375,7 @@ def _codec_if_small(row: Sequence[int]) -> str | None:
 def _together(
     codec: str, data: pa.Buffer, rows: Sequence[Sequence[int]]
 ) -> Sequence[pa.Buffer | None]:
-    """Return the records of some batches; None for each where not all of them are sound.
-
-    Args:
-        codec: That of all.
-        data: As in `Batches`.
-        rows: Attributes, position, length and count of each.
-    """
+    """Return the records of some batches; None for each where not all of them are sound."""
     alone = [None] * len(rows)
     if len(rows) == 1 or native.library() is None:
         return alone

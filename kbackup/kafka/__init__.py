@@ -24,11 +24,9 @@ PATIENCE_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A committed offset: the next one to work on.
+    """A committed offset, the next one to work on, and the text that the committer kept with it.
 
-    Attributes:
-        offset: The next offset.
-        metadata: Text the committer kept with it; empty when someone else moved the offset.
+    The text is empty when someone else moved the offset.
     """
 
     offset: int
@@ -60,12 +58,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class GroupList:
-    """The groups of a cluster.
-
-    Attributes:
-        groups: Those that this principal may see.
-        is_complete: Whether these are known to be all: it has DESCRIBE on the cluster.
-    """
+    """The groups that this principal may see; complete where it has DESCRIBE on the cluster."""
 
     groups: tuple[Group, ...]
     is_complete: bool
@@ -73,12 +66,9 @@ class GroupList:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """Where a group stands in a partition.
+    """The next offset that a group reads, and what its consumers keep beside it, byte for byte.
 
-    Attributes:
-        offset: The next offset that it reads.
-        metadata: What its consumers keep beside that, byte for byte; Kafka itself keeps none as
-            empty.
+    Kafka itself keeps none as empty.
     """
 
     offset: int
@@ -149,12 +139,9 @@ class Acl:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ScramUser:
-    """A user who signs in by SCRAM: nobody can read the password.
+    """A user who signs in by SCRAM, ``SCRAM-SHA-256`` or ``-512``: nobody can read the password.
 
-    Attributes:
-        name: The user.
-        mechanism: ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``.
-        iterations: How often the password is hashed.
+    It is hashed as often as *iterations* says.
     """
 
     name: str
@@ -164,12 +151,7 @@ class ScramUser:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSetting:
-    """A setting of a broker.
-
-    Attributes:
-        value: What it is set to; None where the broker does not show it.
-        is_default: Whether nobody has set it.
-    """
+    """What a broker is set to, None where it does not show it, and whether nobody has set it."""
 
     value: str | None
     is_default: bool
@@ -299,12 +281,9 @@ class Writer(Protocol):
     record_bytes_max: int
 
     def position(self, where: TopicPartition | None = None) -> Position | None:
-        """Return the group's committed position in *where*, None where it has none.
+        """Return the group's committed position in *where*, or the target; None where it has none.
 
         Earlier writers are fenced by now, so nobody moves it any more.
-
-        Args:
-            where: A partition; None for the target.
         """
         ...
 
@@ -321,10 +300,7 @@ class Writer(Protocol):
         """Send the records of *batch* (``records.SCHEMA``) in order.
 
         A null timestamp is the layout's "not stored": the record gets the time of writing.
-
-        Args:
-            batch: The records.
-            where: A partition of the target's topic; None for the target.
+        *where* is a partition of the target's topic; None for the target.
 
         Returns:
             How many timestamps the client could not send as they are: 0 ms becomes 1 ms.
@@ -381,9 +357,7 @@ class WritesBatches(Protocol):
     def write_batches(self, batches: Batches, where: TopicPartition | None = None) -> None:
         """Send batches of which each holds as many records as offsets, and no time of a broker's.
 
-        Args:
-            batches: The target takes their sizes, and is not set to compress them anew.
-            where: A partition of the target's topic; None for the target.
+        The target takes their sizes, and is not set to compress them anew.
 
         Raises:
             BrokenOffError: If nothing more can be committed by this writer.
@@ -442,11 +416,9 @@ SETTLE_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the cluster has it.
+    """A topic as the cluster has it, and how many partitions.
 
     Attributes:
-        name: Its name.
-        partitions: Number of partitions.
         topic_id: Changes when a topic is deleted and created again; empty where unknown.
         leaderless: Partitions that have no leader now: nobody answers for them.
     """
@@ -459,14 +431,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create.
-
-    Attributes:
-        name: Its name.
-        partitions: Their number.
-        replication_factor: -1 takes the cluster's default.
-        config: Its settings.
-    """
+    """A topic to create; a replication factor of -1 takes the cluster's default."""
 
     name: str
     partitions: int
@@ -477,9 +442,7 @@ class NewTopic:
 class Cluster(Protocol):
     """What the driver asks of a cluster, and the little it changes there.
 
-    Attributes:
-        cluster_id: The cluster's own id; empty where it has none.
-        brokers: Number of brokers.
+    Its id is empty where it has none; *brokers* is their number.
     """
 
     cluster_id: str
@@ -502,10 +465,8 @@ class Cluster(Protocol):
     ) -> dict[str, Topic]:
         """Describe those of *names* that exist.
 
-        Args:
-            names: Topics.
-            failures: Takes an error that only this topic has, such as a missing permission;
-                None: it is raised.
+        *failures* takes an error that only one topic has, such as a missing permission; without
+        it that is raised.
         """
         ...
 
@@ -514,9 +475,7 @@ class Cluster(Protocol):
     ) -> dict[TopicPartition, Span]:
         """Return what each partition's log holds: from the log start to its end offset.
 
-        Args:
-            wheres: Existing partitions.
-            committed_only: End at the last stable offset, in front of open transactions.
+        With *committed_only* that is the last stable offset, in front of open transactions.
         """
         ...
 
@@ -527,11 +486,7 @@ class Cluster(Protocol):
     def first_since(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the first offset of each partition whose record is of a time or later.
 
-        Args:
-            times: Of each partition, in ms since the epoch.
-
-        Returns:
-            A partition without such a record is left out.
+        Times are in ms since the epoch; a partition without such a record is left out.
         """
         ...
 
@@ -545,23 +500,15 @@ class Cluster(Protocol):
 
         A transaction that stays open is waited for no longer than *wait_s*; the spans end in
         front of it.  A log that is said to end too soon is waited for no longer than
-        `PATIENCE_S`.
-
-        Args:
-            wheres: Existing partitions.
-            at_least: Where logs end at least.  A broker that has just become the leader of a
-                partition may answer with an end of some time ago.
-            wait_s: Seconds.
+        `PATIENCE_S`: *at_least* says where logs end, and a broker that has just become the leader
+        of a partition may answer with an end of some time ago.
         """
         ...
 
     def wait_for(self, ends: Mapping[TopicPartition, int], wait_s: float = SETTLE_S) -> None:
         """Wait until transactions that were open before these offsets have ended.
 
-        Args:
-            ends: An offset of each partition; consumers of committed records then read up to it,
-                unless one stays open.
-            wait_s: Seconds, at most.
+        Consumers of committed records then read up to them, unless one stays open.
         """
         ...
 
@@ -586,23 +533,16 @@ class Cluster(Protocol):
     def topic_config(
         self, names: Iterable[str], *, overridden_only: bool = False
     ) -> dict[str, dict[str, str]]:
-        """Return settings of existing topics; without topics whose settings are not readable.
+        """Return settings of existing topics, without topics whose settings are not readable.
 
-        Args:
-            names: The topics.
-            overridden_only: Only settings of the topic's own; else the defaults too.
+        With *overridden_only* they are the topic's own; else the defaults are among them.
         """
         ...
 
     def alter_topic_config(
         self, name: str, config: Mapping[str, str], removed: Collection[str]
     ) -> None:
-        """Change settings of a topic; those that are not named stay as they are.
-
-        Args:
-            name: The topic.
-            config: Settings with their new values.
-            removed: Settings that go back to the cluster's default.
+        """Change settings of a topic; those *removed* go back to the default, others stay.
 
         Raises:
             KafkaError: If the cluster does not take one of them; nothing was changed then.
@@ -614,9 +554,7 @@ class Cluster(Protocol):
     ) -> dict[str, str | KbackupError]:
         """Create topics, or find out why the cluster refuses some: one does not keep the others.
 
-        Args:
-            topics: Different ones.
-            only_validate: Create nothing: the cluster looks at names, values and permissions.
+        With *only_validate* the cluster looks at names, values and permissions alone.
 
         Returns:
             By name, its id; empty where the cluster has none, or does not know the topic
@@ -638,12 +576,9 @@ class Cluster(Protocol):
         ...
 
     def create_partitions(self, name: str, count: int, *, only_validate: bool = False) -> None:
-        """Add partitions to a topic, and wait until all of them have a leader.
+        """Have a topic have *count* partitions, and wait until all of them have a leader.
 
-        Args:
-            name: The topic.
-            count: How many it is to have, with those that it has.
-            only_validate: Add none: the cluster looks at the number and at permissions.
+        With *only_validate* the cluster looks at the number and at permissions alone.
 
         Raises:
             KafkaError: If the cluster refuses, or a partition has no leader after `SETTLE_S`.
@@ -722,12 +657,7 @@ class Connection(Protocol):
         ...
 
     def reader(self, group: str, *, by_batches: bool = False) -> Reader:
-        """Open a reader that may read as *group* may.
-
-        Args:
-            group: Any name.
-            by_batches: It is to be one that `ReadsBatches`, where there can be one.
-        """
+        """Open a reader that may read as *group* may; one that `ReadsBatches` if asked for."""
         ...
 
     def writer(
@@ -742,8 +672,8 @@ class Connection(Protocol):
         """Open a writer, and end whatever an earlier writer of its `fence` had begun.
 
         Args:
-            target: The partition.
-            group: Keeps the position.
+            target: The partition, of which *group* keeps the position.
+            group: A consumer group.
             exactly_once: Write in transactions that carry the position.  Otherwise records are
                 written idempotently, and a killed run may repeat those after the last position.
             max_message_bytes: What the topic takes; None for what the broker says.
@@ -869,10 +799,7 @@ class KafkaSettings:
     ) -> dict[str, Any]:
         """Return a client's properties: for every client, then *ours*, then the *operators*'.
 
-        Args:
-            ours: kbackup's for this client.
-            operators: They take precedence.
-            connects: The client is to sign in; without it nobody is asked for credentials.
+        Without *connects*, which has the client sign in, nobody is asked for credentials.
 
         Raises:
             ConfigurationError: If nothing names the region of an MSK cluster.
@@ -925,8 +852,7 @@ class KafkaSettings:
     def without_batches(self, properties: Mapping[str, str] | None = None) -> str:
         """Return why batches cannot pass, by this machine or in a client's way; or empty.
 
-        Args:
-            properties: The operator's of that client; None for those of consumers.
+        *properties* are the operator's of that client; None for those of consumers.
         """
         from kbackup.batches import native  # noqa: PLC0415
         from kbackup.kafka import wire  # noqa: PLC0415

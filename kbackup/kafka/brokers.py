@@ -129,12 +129,7 @@ _ABORT: Final = b"\0\0"
 
 
 def committed(batches: Batches, aborted: Sequence[Aborted]) -> Batches:
-    """Return those that hold committed records.
-
-    Args:
-        batches: All that were sent.
-        aborted: The aborted transactions that the broker told with them, by their first offsets.
-    """
+    """Return those that hold committed records; *aborted* is what the broker told with them."""
     headers = batches.headers
     is_kept = pc.greater(headers["count"], 0)
     is_marked = batches.flagged(CONTROL)
@@ -263,12 +258,7 @@ class Coordinator(NamedTuple):
 
     @classmethod
     def of(cls, connection: Connection, key: str, kind: int) -> "Coordinator":
-        """Ask a broker.
-
-        Args:
-            connection: To it.
-            key: A group, or a transactional id.
-            kind: 0 for a group, 1 for an id.
+        """Ask a broker for that of a group, *kind* 0, or of a transactional id, 1.
 
         Raises:
             LostError: If it does not answer, or its answer makes no sense.

@@ -212,10 +212,8 @@ REQUEST_TIMEOUTS: Final = ("request.timeout.ms", "socket.timeout.ms")
 def patience_s(settings: KafkaSettings, properties: Mapping[str, str] | None = None) -> float:
     """Return how many seconds a task waits for a broker: `PATIENCE_S`, or more where asked to.
 
-    Args:
-        settings: ``--kafka-timeout`` is one way to ask for more.
-        properties: The operator's own for this client: a request that may take longer, because
-            it is so large or the line so slow, is waited for as long as they say.
+    ``--kafka-timeout`` asks for more, and the operator's own properties for this client: a request
+    that may take longer, as it is so large or the line so slow, is waited for as long as they say.
     """
     given = properties or {}
     requests = (int(given[name]) / 1000 for name in REQUEST_TIMEOUTS if name in given)
@@ -270,11 +268,7 @@ class GroupPositions:
         leaving.join(_CLOSE_S)
 
     def read(self, where: Where) -> Position | None:
-        """Return the group's position, None where it has none.
-
-        Raises:
-            KafkaError: If the cluster does not say.
-        """
+        """Return the group's position: `Positions.read`."""
         asked = [TopicPartition(where.topic, where.partition)]
 
         def ask() -> TopicPartition:
@@ -340,12 +334,7 @@ class GroupPositions:
         return {Where(topic, at) for (topic, at, _), error in answers.items() if error is None}
 
     def advance(self, where: Where, position: Position) -> None:
-        """Commit *position*, unless it would move the group back.
-
-        Raises:
-            KafkaError: If the group has live members, or cannot be written.
-            OffsetMovedError: If the group is ahead: another run overtook this one.
-        """
+        """Commit *position*, unless it would move the group back: `Positions.advance`."""
         what = f"committing {where} offset {position.offset} to group {self._group}"
         found = self.read(where)
         if found is not None and found.offset > position.offset:
@@ -419,11 +408,8 @@ class Lending:
     def borrow(self, settings: KafkaSettings, group: str, *, alone: bool = False) -> GroupPositions:
         """Return a group's positions, opened if nobody has them; `give_back` them once.
 
-        Args:
-            settings: The cluster.
-            group: Whose.
-            alone: Nobody else is to have them: only one thread may `Positions.advance`.  What is
-                shared may be read, and named to a transaction, by several at once.
+        With *alone* nobody else is to have them: only one thread may `Positions.advance`.  What is
+        shared may be read, and named to a transaction, by several at once.
         """
         with self._lock:
             wanted = settings, None if alone else group

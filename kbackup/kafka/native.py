@@ -76,12 +76,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The library, loaded.
-
-    Attributes:
-        functions: Those of `_FUNCTIONS`; Python's lock is free while one runs.
-        path: Its file, as ``plugin.library.paths`` takes it.
-    """
+    """The functions, which run without Python's lock, and the file for ``plugin.library.paths``."""
 
     functions: Any
     path: str
@@ -142,24 +137,12 @@ def choose(wanted: str) -> Way:
 
 
 class NativeClient:
-    """A client, and what the functions of the library take for it.
-
-    Attributes:
-        client: The client, None once it was let go.
-        functions: The library's.
-        is_open: Whether it has not been let go.
-    """
+    """A client, None once it was let go, and the library's functions that take its handle."""
 
     def __init__(
         self, make: Any, properties: Mapping[str, Any], *, is_producer: bool, logger: Any
     ) -> None:
-        """Make the client, with the library as one more plugin.
-
-        Args:
-            make: ``Consumer`` or ``Producer``.
-            properties: The client's.
-            is_producer: Which of the two.
-            logger: Takes the client's log.
+        """Make the client, a ``Consumer`` or ``Producer``, with the library as one more plugin.
 
         Raises:
             KafkaException: What making the client raises.

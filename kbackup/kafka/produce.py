@@ -134,11 +134,7 @@ class BatchProducer:
 
     Memory: what is on its way, `FLIGHT_BYTES` or one batch, and of rows a batch of `BATCH_BYTES`.
 
-    Args:
-        settings: The cluster.
-        target: A partition of the topic; its `fence` names the transactional id.
-        group: Keeps the positions.
-        max_message_bytes: The largest batch that the topic takes; None if that is not known.
+    The `fence` of *target* names the transactional id.
 
     Raises:
         KafkaError: If it cannot take over its transactional id.
@@ -423,13 +419,7 @@ _HAS_MEMBERS: Final = 3
 
 
 class _SaidNoError(Exception):
-    """A broker has said no.
-
-    Attributes:
-        code: Its error.
-        why: In its words, where it has any.
-        offset: In the backup, of the first record that is concerned.
-    """
+    """A broker has said no; the offset is that in the backup of the first record concerned."""
 
     def __init__(self, code: int, why: str = "", offset: int | None = None) -> None:
         super().__init__(code, why, offset)
@@ -461,13 +451,7 @@ def _of_each(answer: Answer) -> tuple[int, None]:
 
 @dataclass(slots=True)
 class _Asked:
-    """The broker that keeps a group's positions, or the state of a transactional id.
-
-    Attributes:
-        key: The group or the id.
-        kind: `_GROUP` or `_TRANSACTION`.
-        patience_s: How long to ask again.
-    """
+    """The broker that keeps a group's positions, or the state of a transactional id."""
 
     brokers: Brokers
     key: str
@@ -485,11 +469,8 @@ class _Asked:
     ) -> _T:
         """Ask until there is an answer that is one.
 
-        Args:
-            api: What.
-            fill: Completes the request, in the version given.
-            read: Reads the answer.
-            is_repeatable: It may be asked again where its answer was lost.
+        *fill* completes the request, in the version given; what is repeatable may be asked again
+        where its answer was lost.
 
         Raises:
             LostError: If there is none.

@@ -39,12 +39,7 @@ POLL_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something other than a record.
-
-    Attributes:
-        error: The client's ``KafkaError``; the end of the partition is one, too.
-        offset: Where it happened; negative where that is not known.
-    """
+    """The client's ``KafkaError``, the end of the partition too, and where; negative if unknown."""
 
     error: Any
     offset: int

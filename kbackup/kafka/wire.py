@@ -209,14 +209,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Security:
-    """How a broker knows us, and we it.
-
-    Attributes:
-        tls: None without.
-        mechanism: Of SASL; empty without.
-        user: Who signs in.
-        password: Theirs.
-    """
+    """How a broker knows us, and we it: by TLS, if any, and by a mechanism of SASL, or empty."""
 
     tls: ssl.SSLContext | None = None
     mechanism: str = ""
@@ -501,13 +494,9 @@ def _steps(security: Security) -> Generator[bytes, bytes, None]:
 def scram(
     digest: str, user: str, password: str, nonce: str | None = None
 ) -> Generator[bytes, bytes, None]:
-    """Yield the messages of SCRAM, and take the broker's.
+    """Yield the messages of SCRAM, by a digest such as ``sha256``, and take the broker's.
 
-    Args:
-        digest: Such as ``sha256``.
-        user: Who signs in.
-        password: Theirs; it is not sent.
-        nonce: Ours, if not random.
+    The password is not sent; *nonce* is ours, if not random.
 
     Raises:
         RefusedError: If the broker does not know the password either.

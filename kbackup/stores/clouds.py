@@ -72,12 +72,7 @@ _UNNAMEABLE: Final = re.compile(r"[\x00-\x1f\x7f]|(?:^|/)\.{0,2}(?:/|$)")
 
 @dataclass(frozen=True, slots=True)
 class _There:
-    """An object as it was found.
-
-    Attributes:
-        head: What is known of it.
-        mode: What a put replaces it by, and nothing that came after it.
-    """
+    """An object as it was found, and the mode of a put that replaces it and nothing newer."""
 
     head: ObjectHead
     mode: dict[str, str]

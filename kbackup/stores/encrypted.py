@@ -401,14 +401,7 @@ def check_open(key: str, body: BinaryIO) -> None:
 
 
 def _decrypted(seal: _Seal, key: str, body: BinaryIO, first: int, stored: int) -> Iterator[bytes]:
-    """Yield the content of chunks.
-
-    Args:
-        seal: Of the object.
-        key: Its key.
-        body: From chunk *first* on.
-        first: Its number.
-        stored: The bytes of the whole object.
+    """Yield the content of chunks; *body* begins with the *first*, of an object *stored* so long.
 
     Raises:
         CorruptObjectError: If one is not what was stored there.

@@ -255,12 +255,7 @@ _EXAMINE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a command asks for.
-
-    Attributes:
-        command: Its words, after ``kbackup``.
-        grants: Actions, each with what it is on.
-    """
+    """What a command, in its words after ``kbackup``, asks for: actions, and what each is on."""
 
     command: str
     grants: frozenset[tuple[str, str]]

@@ -545,13 +545,7 @@ class ObjectSettings:
     def params(
         self, operation: str, key: str, metadata: Mapping[str, str] | None
     ) -> dict[str, Any]:
-        """Return what a request carries.
-
-        Args:
-            operation: The client's method.
-            key: The object's, of a request that is about one.
-            metadata: The object's facts, of a request that has them.
-        """
+        """Return what a request carries, of which client's method and for which object."""
         found = dict(self.keyed) if operation in _KEYED else {}
         if operation in _CREATING:
             found |= self.creating

@@ -91,11 +91,7 @@ _SESSION: Final = "kbackup"
 
 
 def session_of(core: Core, options: Mapping[str, Any]) -> Session:
-    """Return a session with the credentials that *options* ask for.
-
-    Args:
-        core: Made for it alone.
-        options: Those of the store.
+    """Return a session, around a *core* of its own, with the credentials that *options* ask for.
 
     Raises:
         ConfigurationError: If there is no such source.
@@ -187,12 +183,9 @@ class Attempts:
     def run(
         self, call: Callable[[], _T], about: str, transient: Callable[[Exception], str | None]
     ) -> _T:
-        """Return what *call* returns, retrying while the budget lasts.
+        """Return what *call* returns, retrying while the budget lasts; *about* is for the log.
 
-        Args:
-            call: May be called several times.
-            about: What it does, for the log.
-            transient: Says in a few words why an error is worth another attempt; None: it is not.
+        *transient* says in a few words why an error is worth another attempt; None: it is not.
 
         Raises:
             Exception: The last error of *call*.

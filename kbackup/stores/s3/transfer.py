@@ -114,17 +114,7 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A body on its way.
-
-    Attributes:
-        key: Where to.
-        body: Seekable, *size* bytes from 0.
-        size: Bytes.
-        sha256: Of the body, in hexadecimal.
-        metadata: User metadata.
-        if_absent: Leave another object alone.
-        if_match: Leave any object alone but the one with this etag.
-    """
+    """A body on its way: what `Store.put` was given, and its size in bytes."""
 
     key: str
     body: BinaryIO
@@ -373,12 +363,7 @@ def _checksum(digest: bytes) -> Checksum:
 
 
 def fetch(requests: "Requests", key: str, memory_bytes: int) -> Spool:
-    """Return an object whole and checked, at 0.
-
-    Args:
-        requests: To its bucket.
-        key: Its key.
-        memory_bytes: What may stay in memory.
+    """Return an object whole and checked, at 0; so many bytes may stay in memory.
 
     Raises:
         ObjectNotFoundError: No such object.
@@ -402,13 +387,6 @@ def fetch_range(
     requests: "Requests", key: str, start: int, length: int, memory_bytes: int
 ) -> Spool:
     """Return a part of an object, at 0; one that breaks off is fetched again from its start.
-
-    Args:
-        requests: To its bucket.
-        key: Its key.
-        start: The first byte.
-        length: How many.
-        memory_bytes: What may stay in memory.
 
     Raises:
         ObjectNotFoundError: No such object.
