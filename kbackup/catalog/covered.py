@@ -393,6 +393,27 @@ class _Reader:
         framed = replace(self, options=replace(self.options, in_frames=True)).rows(one)
         return rows if None in framed else framed  # Avro cannot express them
 
+    def are_near_alike(
+        self,
+        holdings: Sequence[Holding],
+        ask: Ask,
+        lane: Sequence[Holding],
+        first: Sequence[bytes | None],
+    ) -> bool:
+        """Whether earlier values of the writer asked about are like *lane*, or what follows it.
+
+        Then its rows are records as they were, of a log that has several forms.
+        """
+        one, last = ask.holding, lane[-1]
+        before = [at for at in holdings if at.last is None and at.start < one.start]
+        before = [at for at in before if _writer(at) == _writer(one)][: -NEAR - 1 : -1]
+        behind = [at for at in holdings if at.last is not None and at.start > last.start]
+        behind = [at for at in behind if _writer(at) == _writer(last)][:NEAR]
+        theirs = [*first]
+        for at in behind:
+            theirs += islice(self.contents([at], at.span), COMPARED_RECORDS)
+        return any(are_alike(self.like(theirs, at, self.rows(at)), theirs) for at in before)
+
     def contents(self, holdings: Sequence[Holding], beside: Span) -> Iterator[bytes | None]:
         """Yield the contents of the records that values are compared with."""
         for batch in self.read(holdings, beside.start_offset):
@@ -432,9 +453,10 @@ def _answered(reader: _Reader, holdings: Sequence[Holding], ask: Ask) -> Holding
             told = [other for other in others if not other.is_full]
             apart = [*lanes(told, lambda one: (False, one.directory))]
             is_share = len(apart) > 1 or bool(unfinished(others))
-            reaches = any(
-                goes_on_in(mine, first, is_share=is_share) or not are_alike(mine, first)
-                for first in (reader.first(lane, beside) for lane in (whole, *apart))
+            reaches = number > 1 and any(  # the first row is before the others
+                goes_on_in(mine, first, is_share=is_share)
+                or not (are_alike(mine, first) or reader.are_near_alike(holdings, ask, lane, first))
+                for lane, first in ((lane, reader.first(lane, beside)) for lane in (whole, *apart))
                 for mine in (reader.like(first, one, rows),)
             )
     except BAD:
@@ -449,6 +471,13 @@ def _is_beside(other: Holding, one: Holding, beside: Span) -> bool:
     )
     return is_known and other.start < beside.end_offset and other.least >= beside.start_offset
 
+
+def _writer(one: Holding) -> tuple[str, bool, bool]:
+    return one.directory, one.is_full, one.is_tombstones
+
+
+NEAR: Final = 8
+"""As many objects before and behind show whether a writer changes the form of records."""
 
 COMPARED_RECORDS: Final = 100_000
 """Among so many is the first record that values go on with, if they do."""
@@ -487,7 +516,8 @@ def _content(value: bytes, *, is_framed: bool) -> bytes:
             if isinstance(said, str)
             else orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
         )
-    form = repr(sorted(said) if isinstance(said, dict) else type(said)).encode()
+    kind = float if isinstance(said, int) else type(said)  # JSON has numbers of one kind
+    form = repr(sorted(said) if isinstance(said, dict) else kind).encode()
     parts = (form, FORM_BYTES), (value, 16)
     return b"".join(hashlib.blake2b(part, digest_size=size).digest() for part, size in parts)
 

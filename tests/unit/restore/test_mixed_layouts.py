@@ -261,6 +261,49 @@ def test_rows_that_cannot_be_compared_are_named_where_no_name_shows_their_end(
     assert 0 == Verified(again.backup).exit_code
 
 
+def note(at: int) -> bytes:
+    """A record without the field that the others have."""
+    return b'{"note":%d}' % at
+
+
+def other(at: int) -> bytes:
+    """A record of a third form."""
+    return b'{"other":%d}' % at
+
+
+@pytest.mark.parametrize(
+    ("objects", "taken_over"),
+    [
+        pytest.param([[note], [renamed] * 3], [[note] * 3], id="before"),
+        pytest.param([[note] * 3, [renamed] * 3], [[other] * 2, [note]], id="before and behind"),
+        pytest.param([[renamed]], [[note]], id="a single row"),
+        pytest.param([[lambda at: b"%d" % at] * 2], [[lambda at: b"%d.5" % at]], id="numbers"),
+    ],
+)
+@pytest.mark.parametrize("views", [JSON, RECORD], ids=["values", "full records"])
+def test_records_of_another_form_follow_a_connectors_last_object(
+    again: Restoring,
+    objects: list[list[Callable[[int], bytes]]],
+    taken_over: list[list[Callable[[int], bytes]]],
+    views: tuple[ViewSpec, ...],
+) -> None:
+    """Records of several forms, as JSON without absent fields, are no transform's work."""
+    expected: list[bytes] = []
+    for number, kinds in enumerate([*objects, *taken_over]):
+        begin = len(expected)
+        expected += [kind(at) for at, kind in enumerate(kinds, begin)]
+        rows = [{"offset": at, "value": expected[at]} for at in range(begin, len(expected))]
+        is_ours = number >= len(objects)
+        keys = again.backup.put("orders", 0, batch_of(rows), views=views if is_ours else JSON)
+        for key in keys if not is_ours else ():
+            again.backup.replace(key, again.backup.body(key), {})
+
+    again.restore()
+
+    assert expected == again.cluster.values("copy_of_orders")
+    assert 0 == Verified(again.backup).exit_code
+
+
 def test_as_many_rows_as_offsets_show_nothing_in_one_of_several_directories(
     again: Restoring,
 ) -> None:
