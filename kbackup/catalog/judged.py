@@ -150,8 +150,8 @@ class JudgedPartition:
     def findings(self, store: Store, layout: Layout) -> Iterator[Finding]:
         """Yield what is wrong, and what is worth knowing."""
         heads = self.heads or store
-        known = self.ledger.objects if self.reports else {}
-        beside = ((key, f".{one.view}") for key, one in known.items() if not is_main(one))
+        rows = self.ledger.objects.items()
+        beside = ((key, f".{one.view}") for key, one in rows if not is_main(one))
         told = {(key.rpartition(view)[0], view) for key, view in beside}
         lone = list(
             claims.lacking_siblings(
@@ -258,14 +258,15 @@ class JudgedPartition:
         """
         if files.main is None:
             return frozenset()
-        if (report := self.reports.get(files.id)) is not None:
-            stem = files.main.key.removesuffix(files.main.extension)
-            return frozenset(view for view in report.siblings if (stem, view) not in told)
         row = self.ledger.objects.get(files.main.key)
-        if row is not None and row.run:
+        if (report := self.reports.get(files.id)) is not None:
+            said = report.siblings
+        elif (row is not None and row.run) or (head := heads.head(files.main.key)) is None:
             return frozenset()
-        head = heads.head(files.main.key)
-        return frozenset() if head is None else siblings_of(head.metadata)
+        else:
+            said = siblings_of(head.metadata)
+        stem = files.main.key.removesuffix(files.main.extension)
+        return frozenset(view for view in said if (stem, view) not in told)
 
     def overlaps(
         self, store: Store, options: ReadOptions, findings: Sequence[Finding]

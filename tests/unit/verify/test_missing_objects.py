@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 from backup_samples import BYTES, JSON, OPTIONS, RECORD, SIBLINGS, Backup
 
-from kbackup.catalog.ledger.rows import TOPIC, TopicEntry, TopicLedger, stored
+from kbackup.catalog.ledger.rows import (
+    ACCEPTED,
+    TOPIC,
+    TopicEntry,
+    TopicLedger,
+    of_object,
+    stored,
+)
 from kbackup.catalog.listing import list_backup
 from kbackup.errors import IncompleteBackupError
 from kbackup.naming import View
@@ -149,6 +156,29 @@ def test_a_sibling_that_went_before_the_ledger_was_made_anew_is_missed(
 
     missing = [("missing_object", lost if others else keys[3])]
     assert (7, missing) == (verified.exit_code, verified.errors)
+
+
+@pytest.mark.parametrize("deep", [False, True], ids=["by names", "read"])
+@pytest.mark.parametrize("which", [0, 1], ids=["keys", "headers"])
+def test_a_sibling_of_a_ledger_made_anew_whose_removal_was_accepted_is_not_missed(
+    deep: bool, which: int
+) -> None:
+    """The values go on to say that they had it; the ledger says what became of it."""
+    backup = Backup()
+    keys = backup.put("orders", 0, range(2), views=SIBLINGS)
+    backup.put("orders", 0, range(2, 4), views=SIBLINGS)
+    found = list_backup(backup.store, backup.layout, OPTIONS)
+    backup.entries["orders"] = listed(backup.store, found, "orders")
+    backup.store.delete(keys[which])
+    missing = [("missing_object", keys[which])]
+    assert (7, missing) == (Verified(backup, deep=deep).exit_code, Verified(backup).errors)
+
+    entry = next(one for one in backup.entries["orders"] if one.key == keys[which])
+    backup.entries["orders"].append(of_object(ACCEPTED, entry, "r2", entry.time + 1))
+
+    verified = Verified(backup, deep=deep)
+
+    assert (0, []) == (verified.exit_code, verified.errors)
 
 
 @pytest.mark.parametrize("views", [(JSON, SIBLINGS), (SIBLINGS, JSON)], ids=["on", "off"])
