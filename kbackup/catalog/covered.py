@@ -405,14 +405,12 @@ class _Reader:
         Then its rows are records as they were, of a log that has several forms.
         """
         one, last = ask.holding, lane[-1]
-        before = [at for at in holdings if at.last is None and at.start < one.start]
-        before = [at for at in before if _writer(at) == _writer(one)][: -NEAR - 1 : -1]
-        behind = [at for at in holdings if at.last is not None and at.start > last.start]
-        behind = [at for at in behind if _writer(at) == _writer(last)][:NEAR]
+        before = [at for at in holdings if at.start < one.start and _writer(at) == _writer(one)]
+        behind = [at for at in holdings if at.start > last.start and _writer(at) == _writer(last)]
         theirs = [*first]
-        for at in behind:
+        for at in behind[:NEAR]:
             theirs += islice(self.contents([at], at.span), COMPARED_RECORDS)
-        return any(are_alike(self.like(theirs, at, self.rows(at)), theirs) for at in before)
+        return any(are_alike(self.like(theirs, at, self.rows(at)), theirs) for at in before[-NEAR:])
 
     def contents(self, holdings: Sequence[Holding], beside: Span) -> Iterator[bytes | None]:
         """Yield the contents of the records that values are compared with."""
@@ -472,8 +470,8 @@ def _is_beside(other: Holding, one: Holding, beside: Span) -> bool:
     return is_known and other.start < beside.end_offset and other.least >= beside.start_offset
 
 
-def _writer(one: Holding) -> tuple[str, bool, bool]:
-    return one.directory, one.is_full, one.is_tombstones
+def _writer(one: Holding) -> tuple[str, bool, bool, bool]:
+    return one.directory, one.is_full, one.is_tombstones, one.last is None
 
 
 NEAR: Final = 8
