@@ -6,6 +6,7 @@ a key is never taken for a local path outside the store's root.
 
 import hashlib
 import io
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,6 +17,8 @@ import orjson
 
 from kbackup import plugins
 from kbackup.errors import CorruptObjectError, NewerVersionError
+
+_log: Final = logging.getLogger(__name__)
 
 Made = TypeVar("Made")
 
@@ -192,6 +195,20 @@ class RememberedHeads:
     def head(self, key: str) -> ObjectHead | None:
         """Return what was known of *key* when it was first asked for: `Store.head`."""
         return self._asked(key)
+
+
+def shown(key: str) -> str:
+    """Return a key for people: in one line, whatever is in it."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in key)
+
+
+def read_twice(fetch: Callable[[], Made]) -> Made:
+    """Return what *fetch* returns, which is called once more where a checksum differs."""
+    try:
+        return fetch()
+    except CorruptObjectError as error:
+        _log.warning("%s; reading it once more", error)
+        return fetch()
 
 
 def is_kept(there: str | None, *, if_absent: bool, if_match: str | None) -> bool:

@@ -33,7 +33,7 @@ from kbackup.errors import (
 )
 from kbackup.files import Spool
 from kbackup.options import Unsupported, other_than
-from kbackup.stores import ObjectHead, StoredObject, StoreSettings, is_kept
+from kbackup.stores import ObjectHead, StoredObject, StoreSettings, is_kept, read_twice, shown
 from kbackup.stores.s3 import options as s3
 
 _log: Final = logging.getLogger(__name__)
@@ -247,11 +247,7 @@ class CloudStore:
 
     def open(self, key: str) -> BinaryIO:
         """Fetch into a spool, twice if the first does not match: `Store.open`."""
-        try:
-            return self._fetch(key)
-        except CorruptObjectError as error:
-            _log.warning("%s; reading it once more", error)
-            return self._fetch(key)
+        return read_twice(lambda: self._fetch(key))
 
     def _fetch(self, key: str) -> Spool:
         path = self._path(key)
@@ -379,9 +375,7 @@ class CloudStore:
         return self._root + key
 
     def _named(self, about: str) -> str:
-        """Return the name that *about* has for people, in one line whatever is in a key."""
-        shown = (c if c.isprintable() else ascii(c)[1:-1] for c in about)
-        return f"{self.url}/{''.join(shown)}"
+        return f"{self.url}/{shown(about)}"
 
     def _metadata(self, attributes: Mapping[str, str]) -> dict[str, str]:
         return {

@@ -24,6 +24,7 @@ from kbackup.stores import (
     Thaw,
     Tier,
     UnfinishedUpload,
+    read_twice,
 )
 from kbackup.stores.s3 import bucket, transfer, versions
 from kbackup.stores.s3.options import (
@@ -137,11 +138,7 @@ class S3Store:
     def open(self, key: str) -> BinaryIO:
         """Fetch into a spool, twice if the first does not match: `Store.open`."""
         requests = self._reading(key)
-        try:
-            return fetch(requests, key, self._part_bytes)
-        except CorruptObjectError as error:
-            _log.warning("%s; reading it once more", error)
-            return fetch(requests, key, self._part_bytes)
+        return read_twice(lambda: fetch(requests, key, self._part_bytes))
 
     def _reading(self, key: str) -> "Requests":
         """Return the requests that read an object as it was, if that is asked for."""

@@ -54,7 +54,7 @@ from kbackup.errors import (
 )
 from kbackup.files import Section
 from kbackup.options import check_needs
-from kbackup.stores import StoreSettings
+from kbackup.stores import StoreSettings, shown
 from kbackup.stores.s3.options import (
     ACCELERATE,
     ACCESS_KEY_ID,
@@ -332,9 +332,8 @@ class Requests:
         return operation == "head_object" and name == "400" and self._has_token()
 
     def resource(self, about: str) -> str:
-        """Return the name that *about* has for people, in one line whatever is in a key."""
-        shown = (c if c.isprintable() else ascii(c)[1:-1] for c in about)
-        return f"s3://{self.bucket}/{''.join(shown)}"
+        """Return the name that *about* has for people."""
+        return f"s3://{self.bucket}/{shown(about)}"
 
     def _connect(self) -> tuple[Session, "S3Client"]:
         settings = self._settings
