@@ -347,12 +347,8 @@ _NOBODY: Final[tuple[int, Leader]] = (
 class Brokers:
     """Connections to brokers; all but `interrupt` is for one thread at a time.
 
-    Args:
-        settings: The cluster.
-        operators: The operator's properties of the client that this stands in for.
-        doing: What is done there, for errors, such as "reading".
-        apis: What else than `Api.METADATA` is asked.
-        timeout_s: How long a broker may say nothing; None for what the settings say.
+    *operators* are the properties of the client that this stands in for, and *apis* what else than
+    `Api.METADATA` is asked; a broker may say nothing for *timeout_s*, or as the settings say.
 
     Attributes:
         patience_s: How long to ask again while no broker can answer.

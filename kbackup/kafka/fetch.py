@@ -66,9 +66,7 @@ class BatchReader:
 
     Memory: `FETCH_BYTES` in hand, as much again on its way, and what the system holds.
 
-    Args:
-        settings: How to reach the cluster.
-        by_records: Opens the reader of message formats before version 2; None to refuse these.
+    *by_records* opens the reader of message formats before version 2; None refuses these.
 
     Raises:
         KafkaError: If a certificate or key cannot be used.

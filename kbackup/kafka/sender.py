@@ -34,12 +34,10 @@ FULL_WAIT_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecord:
-    """A record that the client or the cluster did not take.
+    """The client's ``KafkaError`` of a record that it or the cluster did not take.
 
-    Attributes:
-        error: The client's ``KafkaError``.
-        offset: The record's offset in the backup, or that of the first one of those that were
-            sent together; None where it is not known.
+    The offset is that in the backup, of the first one of those that were sent together; None where
+    it is not known.
     """
 
     error: Any
@@ -58,12 +56,9 @@ class Sender(Protocol):
     def send(
         self, batch: pa.RecordBatch, partition: int, waiting: Callable[[], Wait]
     ) -> RefusedRecord | None:
-        """Hand over the rows of a batch in order.
+        """Hand over the rows of a batch in order; *waiting* makes a `Wait` for each lack of room.
 
-        Args:
-            batch: ``records.SCHEMA``.  A null timestamp gives the record the time of writing.
-            partition: Where they go.
-            waiting: Makes a `Wait` for one time in which the client has no room.
+        A null timestamp gives a record the time of writing.
 
         Returns:
             None when the client has taken all rows, or a delivery has failed meanwhile; otherwise

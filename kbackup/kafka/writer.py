@@ -58,13 +58,13 @@ def meaning(
     offset: int | None,
     open_s: float | None = None,
 ) -> KbackupError:
-    """Return the error that an operator is shown.
+    """Return the error that an operator is shown, of what the client raised.
 
     Args:
         target: The partition that was written to.
         what: What the writer was doing.
-        error: What the client raised.
-        complaints: What the client has complained about so far.
+        error: The client's.
+        complaints: What the client has said so far.
         offset: Offset in the backup of the first record concerned; None where it is not known.
         open_s: For how long a transaction has been open that the cluster ends by now; None for one
             that it does not.  It gives the producer a new epoch then, as another producer would:
@@ -192,12 +192,7 @@ class Answers:
 
     A flush of the client sends what has no full batch yet, and its thread spins until all is
     answered (`kbackup.kafka.writer`).  So the client is asked for it once it has about one
-    request left.
-
-    Args:
-        target: What is written to, for errors.
-        patience_s: Gives up when nothing has been answered for so long.
-        complaints: What the client said meanwhile.
+    request left.  It gives up when nothing has been answered for *patience_s*.
     """
 
     def __init__(self, target: TopicPartition, patience_s: float, complaints: Complaints) -> None:
@@ -217,12 +212,9 @@ class Answers:
         return 1.5 * min(BATCH_RECORDS, BATCH_BYTES * self._records / max(1, self._bytes))
 
     def flush(self, producer: Any, call: Callable[..., Any], is_over: Callable[[], bool]) -> None:
-        """Wait until all is answered, or *is_over* says that there is no need.
+        """Wait until all is answered, or *is_over* says that a record was refused.
 
-        Args:
-            producer: Has sent it.
-            call: Makes a call of the client, and says what its failure means.
-            is_over: Whether a record was refused.
+        *call* makes a call of the client, and says what its failure means.
 
         Raises:
             KafkaError: If nothing is answered any more.
@@ -466,11 +458,7 @@ class KafkaWriter:
                 return
 
     def flush(self) -> None:
-        """Wait until the cluster has acknowledged everything written; it is not committed yet.
-
-        Raises:
-            KafkaError: If the cluster refused a record.
-        """
+        """Wait until everything written is acknowledged: `Writer.flush`."""
         self._answers.flush(self._producer, self._call, lambda: self._sender.refusal() is not None)
         self._raise(self._sender.refusal())
 

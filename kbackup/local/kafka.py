@@ -220,9 +220,6 @@ IMAGE: Final = f"apache/kafka:{KAFKA_VERSION}"
 class DockerKafka(LocalService):
     """`LocalKafka`'s interface over a container that testcontainers starts and cleans up.
 
-    Args:
-        properties: Lines of ``server.properties`` on top of ours.
-
     Raises:
         LocalServiceError: If testcontainers is not installed, Docker does not answer, or the
             broker does not start.

@@ -304,14 +304,9 @@ class Parts:
 def copy(
     requests: "Requests", bucket: str, key: str, found: ObjectHead, parts: Parts | None = None
 ) -> str | None:
-    """Have the server copy an object that it still has as it was *found*, unless one is here.
+    """Have the server copy an object of *bucket* that it still has as it was *found*.
 
-    Args:
-        requests: To the bucket of the copy.
-        bucket: That of the object.
-        key: Of both.
-        found: The object.
-        parts: Those of an object of more than `COPIED_BYTES_MAX`.
+    Nothing is copied where one is here.  More than `COPIED_BYTES_MAX` are copied in its *parts*.
 
     Returns:
         The sha256 of the copy, in hexadecimal; empty where it is not that of the object, None
