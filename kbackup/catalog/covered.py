@@ -123,7 +123,8 @@ class Covered:
                 f"{self.where}: {some(one.keys, 3)}",
                 f"{one.why} (offsets {one.span.start_offset} to {one.span.end_offset - 1}), so a "
                 "restore would lose records or write them twice",
-                APART,
+                f"{APART}; or, if one ends where the other begins, restore the earlier format "
+                "alone with --only-format, and then the other",
                 **self.where.place,
             )
             for one in self.coverage.disputes

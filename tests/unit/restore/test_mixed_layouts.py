@@ -807,3 +807,21 @@ def test_keys_that_were_removed_on_purpose_are_not_missed(again: Restoring) -> N
     backup.store.delete(headers)
     with pytest.raises(IncompleteBackupError, match=r"headers.* is missing"):
         again.restore(rename="another_of_$0")
+
+
+def test_where_each_format_has_an_end_of_its_own_they_are_restored_one_after_the_other(
+    again: Restoring,
+) -> None:
+    """What the refusal says to do brings everything back, in order."""
+    transformed(again.backup, range(60))
+    rows = [{"offset": at, "value": renamed(at)} for at in range(60, 100)]
+    again.backup.put("orders", 0, batch_of(rows))
+
+    with pytest.raises(RefusedError, match="unlike") as refused:
+        again.restore()
+    for name in ("json", "parquet"):
+        again.restore(only_format=(name,))
+
+    assert "--only-format" in refused.value.do
+    expected = [b'{"n":%d}' % at for at in range(60)] + [renamed(at) for at in range(60, 100)]
+    assert expected == again.cluster.values("copy_of_orders")
