@@ -290,8 +290,9 @@ class S3Store:
 
     def puts(self, size: float) -> int:
         """Count parts, a look, begin and completion: `Served.puts`."""
-        parts = min(transfer.MAX_PARTS, ceil(size / self._part_bytes))
-        return parts + 3 if parts > 1 else 1
+        if not transfer.in_parts(size, self._part_bytes):
+            return 1
+        return min(transfer.MAX_PARTS, ceil(size / self._part_bytes)) + 3
 
     def stored_bytes(self, upload: UnfinishedUpload) -> int:
         """Add up its parts: `Uploads.stored_bytes`."""
@@ -315,8 +316,9 @@ class S3Store:
         bucket.probe_upload(self._requests, key)
 
     def _put(self, upload: Upload, features: Features) -> bool:
-        is_large = upload.size > self._part_bytes  # worth a look before it is sent in vain
+        is_large = transfer.in_parts(upload.size, self._part_bytes)
         if upload.is_conditional and (is_large or not features.conditional):
+            # worth a look before it is sent in vain
             there = self._head(upload.key)
             if not upload.may_replace(there):
                 return _holds(there, upload)

@@ -164,7 +164,7 @@ PATH_STYLE: Final = boolean(
 )
 PART_SIZE: Final = integer(
     "s3.part.size",
-    "Size of an upload part in bytes; a smaller object is sent in one request.",
+    "Size of an upload part in bytes; S3 gets an object of up to two in one request.",
     26_214_400,
     ge=5_242_880,
     le=2_147_483_647,

@@ -4,6 +4,7 @@ Errors are judged by type, status and error code, never by text: texts are local
 may say what it likes.
 """
 
+import base64
 import functools
 import logging
 import os
@@ -20,6 +21,8 @@ from urllib.parse import urlsplit
 
 from boto3.session import Session
 from botocore import UNSIGNED
+from botocore.auth import AUTH_TYPE_MAPS, S3SigV4Auth
+from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import (
     AssumeRoleCredentialFetcher,
@@ -371,6 +374,7 @@ class Requests:
             do = "check store.url, region, profile and credentials"
             raise ConfigurationError(f"no client for {settings.url}", str(error), do) from error
         client.meta.events.register_first("needs-retry.s3", _stay)
+        client.meta.events.register("choose-signer.s3", _signer)  # type: ignore[arg-type]
         return session, client
 
     def _renew(self, old: "S3Client") -> None:
@@ -403,6 +407,27 @@ def _stay(request_dict: dict[str, Any], **_: Any) -> None:
     """Keep botocore from following a bucket to another region."""
     # on an endpoint of one's own it asks for the region, is redirected again, and never ends
     request_dict["context"].setdefault("s3_redirect", {})["redirected"] = True
+
+
+class _ChecksumSigner(S3SigV4Auth):
+    """Signs the checksum that a body is sent with as the body's: botocore takes another one.
+
+    That pass took a fifth of the CPU of a sink, over HTTPS too.
+    """
+
+    NAME: Final = "s3v4-checksum"
+
+    def payload(self, request: AWSRequest) -> str:
+        """Return the sha256 of the body in hexadecimal, or the word for none."""
+        given: str | None = request.headers.get("x-amz-checksum-sha256")
+        return super().payload(request) if given is None else base64.b64decode(given).hex()
+
+
+AUTH_TYPE_MAPS[_ChecksumSigner.NAME] = _ChecksumSigner
+
+
+def _signer(signature_version: object, **_: Any) -> str | None:
+    return _ChecksumSigner.NAME if signature_version in ("s3v4", "v4") else None
 
 
 def read_ahead() -> None:

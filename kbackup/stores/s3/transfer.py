@@ -65,6 +65,14 @@ MAX_PARTS: Final = 10_000
 _CHUNK: Final = 1 << 20
 
 
+def in_parts(size: float, part_bytes: int) -> bool:
+    """Whether so many bytes are sent in parts of *part_bytes*: from two parts on.
+
+    Parts cost two more requests, and another pass over the body for their checksums.
+    """
+    return size > 2 * part_bytes
+
+
 class PutCondition(TypedDict, total=False):
     """What must hold for a body to be stored, as S3 takes it."""
 
@@ -141,7 +149,7 @@ class Upload:
             StoreError: It is not known to be stored; no parts are left, if that could be helped.
         """
         condition: PutCondition = self._condition() if features.conditional else {}
-        if self.size <= part_bytes:
+        if not in_parts(self.size, part_bytes):
             digest = bytes.fromhex(self.sha256)
             checksum: Checksum = _checksum(digest) if features.checksums else {}
             requests.send(
