@@ -9,24 +9,19 @@ boto3 is imported when a store is made: to list what is installed, none is.
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from datetime import datetime
 from math import ceil
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from kbackup.stores import (
-    BucketFacts,
     ObjectHead,
     Store,
     StoredObject,
     StoreSettings,
-    Thaw,
-    Tier,
-    UnfinishedUpload,
     read_twice,
 )
-from kbackup.stores.s3 import bucket, transfer, versions
+from kbackup.stores.s3 import bucket, transfer
+from kbackup.stores.s3.bucket import S3Bucket
 from kbackup.stores.s3.options import (
     PART_SIZE,
     ObjectSettings,
@@ -50,7 +45,7 @@ def import_ahead() -> None:
     requests.read_ahead()
 
 
-class S3Store:
+class S3Store(S3Bucket):
     """Objects in one bucket."""
 
     @staticmethod
@@ -89,7 +84,7 @@ class S3Store:
         """
         from kbackup.stores.s3.requests import Requests  # noqa: PLC0415
 
-        self._requests = Requests(settings, read_timeout, sleep)
+        super().__init__(Requests(settings, read_timeout, sleep))
         self._part_bytes = PART_SIZE.of(settings.options)
         self._as_of = as_of(settings.options)
         self._features = Features()  # until the server says otherwise
@@ -142,14 +137,14 @@ class S3Store:
 
     def _reading(self, key: str) -> "Requests":
         """Return the requests that read an object as it was, if that is asked for."""
-        if self._as_of is None or versions.is_now(key):
+        if self._as_of is None or bucket.is_now(key):
             return self._requests
-        version = versions.at(self._requests, key, self._as_of)
+        version = bucket.at(self._requests, key, self._as_of)
         if version is None:
             raise ObjectNotFoundError(
                 self._requests.resource(key), f"it was not there at {self._as_of}", key=key
             )
-        return cast("Requests", versions.OfVersion(self._requests, version))
+        return cast("Requests", bucket.OfVersion(self._requests, version))
 
     def open_range(self, key: str, start: int, length: int) -> BinaryIO:
         """Fetch a part into a spool: `Ranges.open_range`."""
@@ -157,8 +152,8 @@ class S3Store:
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
         """List page by page: `Store.list`."""
-        if self._as_of is not None and not versions.is_now(prefix):
-            yield from versions.listed(self._requests, prefix, after, self._as_of)
+        if self._as_of is not None and not bucket.is_now(prefix):
+            yield from bucket.listed(self._requests, prefix, after, self._as_of)
             return
         last, token = "", ""
         first = {"StartAfter": after} if after else {}
@@ -168,24 +163,17 @@ class S3Store:
             for entry in page.get("Contents", ()):
                 key = entry["Key"]
                 if key <= last:  # text sorts by code point, which is as its UTF-8 bytes do
-                    raise self._bad_listing(prefix, f"{key!r} comes after {last!r}")
+                    why = f"{key!r} comes after {last!r}"
+                    raise bucket.incomplete(self._requests, "s3:ListBucket", prefix, why)
                 last = key
                 if key <= after:  # of a server that does not know StartAfter
                     continue
-                yield StoredObject(
-                    key,
-                    entry["Size"],
-                    entry["LastModified"],
-                    self._requests.etag(entry, key),
-                    entry.get("StorageClass", ""),
-                )
+                yield bucket.stored_object(self._requests, entry)
             if not page.get("IsTruncated"):
                 return
             following = page.get("NextContinuationToken", "")
             if following in ("", token):
-                raise self._bad_listing(
-                    prefix, "the server reports more objects, but not where the listing continues"
-                )
+                raise bucket.incomplete(self._requests, "s3:ListBucket", prefix)
             token = following
 
     def head(self, key: str) -> ObjectHead | None:
@@ -264,56 +252,11 @@ class S3Store:
         """Delete; S3 does not say whether it was there: `Store.delete`."""
         self._requests.send("delete_object", key, Key=key)
 
-    def is_locked(self) -> bool:
-        """Ask for the bucket's lock: `Versions.is_locked`."""
-        return bucket.is_locked(self._requests)
-
-    def locked_until(self, key: str) -> datetime | None:
-        """Ask each version for its lock: `Versions.locked_until`."""
-        return versions.locked_until(self._requests, key)
-
-    def delete_versions(self, key: str) -> None:
-        """Delete version by version: `Versions.delete_versions`."""
-        versions.delete(self._requests, key)
-
-    def thawed(self, key: str) -> Thaw:
-        """Ask whether an archived object can be read: `Archive.thawed`."""
-        return bucket.thawed_object(self._requests, key)
-
-    def thaw(self, key: str, days: int, tier: Tier) -> None:
-        """Ask for an archived object: `Archive.thaw`."""
-        bucket.thaw_object(self._requests, key, days, tier)
-
-    def unfinished(self, prefix: str) -> Iterator[UnfinishedUpload]:
-        """List uploads that were not finished: `Uploads.unfinished`."""
-        return bucket.unfinished_uploads(self._requests, prefix)
-
     def puts(self, size: float) -> int:
         """Count parts, a look, begin and completion: `Served.puts`."""
         if not transfer.in_parts(size, self._part_bytes):
             return 1
         return min(transfer.MAX_PARTS, ceil(size / self._part_bytes)) + 3
-
-    def stored_bytes(self, upload: UnfinishedUpload) -> int:
-        """Add up its parts: `Uploads.stored_bytes`."""
-        return bucket.upload_bytes(self._requests, upload)
-
-    def abort(self, upload: UnfinishedUpload) -> None:
-        """Abort one: `Uploads.abort`."""
-        bucket.abort_upload(self._requests, upload)
-
-    def bucket_facts(self) -> BucketFacts:
-        """Ask for clock, versioning, locks and lifecycle rules: `Bucket.bucket_facts`."""
-        lock, found = self._requests.settings.lock, bucket.facts(self._requests)
-        return found if lock is None else replace(found, lock_days=lock[1])
-
-    def probe_conditions(self, key: str) -> tuple[str, ...]:
-        """Try conditions that must fail: `Bucket.probe_conditions`."""
-        return bucket.probe_conditions(self._requests, key)
-
-    def probe_upload(self, key: str) -> None:
-        """Upload a few bytes in parts, and abort another upload: `Bucket.probe_upload`."""
-        bucket.probe_upload(self._requests, key)
 
     def _put(self, upload: Upload, features: Features) -> bool:
         is_large = transfer.in_parts(upload.size, self._part_bytes)
@@ -350,10 +293,6 @@ class S3Store:
             _log.warning("%s has no conditional writes: looking before each put", host)
         if before.checksums and not features.checksums:
             _log.warning("%s takes no checksums: bodies are checked when they are read", host)
-
-    def _bad_listing(self, prefix: str, why: str) -> StoreError:
-        what = f"s3:ListBucket on {self._requests.resource(prefix)}"
-        return StoreError(what, f"the listing is not complete: {why}", "use another kind of bucket")
 
 
 def _holds(there: ObjectHead | None, upload: Upload) -> bool:

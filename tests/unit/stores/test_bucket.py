@@ -8,7 +8,8 @@ import pytest
 
 from kbackup.errors import StoreError
 from kbackup.stores import LifecycleRule
-from kbackup.stores.s3 import bucket
+from kbackup.stores.s3.bucket import S3Bucket
+from kbackup.stores.s3.options import ObjectSettings
 
 Answer = dict[str, Any] | StoreError
 
@@ -22,6 +23,7 @@ class Server:
 
     def __init__(self, **answers: Answer) -> None:
         self.answers = answers
+        self.settings = ObjectSettings.of({})
         self.asked: list[str] = []
 
     def send(self, operation: str, _about: str, **_params: Any) -> Any:
@@ -33,7 +35,7 @@ class Server:
 
 
 def facts(**answers: Answer) -> Any:
-    return bucket.facts(Server(**answers))  # type: ignore[arg-type]
+    return S3Bucket(Server(**answers)).bucket_facts()  # type: ignore[arg-type]
 
 
 def test_a_bucket_without_anything_is_told_from_one_that_would_not_say() -> None:
@@ -142,7 +144,7 @@ def test_rules_are_read_in_each_of_their_spellings() -> None:
 def test_a_probe_is_uploaded_once_and_aborted_once() -> None:
     """Both are rights that a sink needs, and neither leaves parts behind."""
     server = Server(create_multipart_upload={"UploadId": "u"}, upload_part={"ETag": "e"})
-    bucket.probe_upload(server, "k")  # type: ignore[arg-type]
+    S3Bucket(server).probe_upload("k")  # type: ignore[arg-type]
 
     assert [
         "create_multipart_upload", "upload_part", "complete_multipart_upload",
@@ -154,7 +156,7 @@ def test_a_denied_part_is_aborted() -> None:
     """A probe that is denied a part aborts the upload that it began."""
     server = Server(create_multipart_upload={"UploadId": "u"}, upload_part=refused("AccessDenied"))
     with pytest.raises(StoreError):
-        bucket.probe_upload(server, "k")  # type: ignore[arg-type]
+        S3Bucket(server).probe_upload("k")  # type: ignore[arg-type]
 
     assert "abort_multipart_upload" == server.asked[-1]
 
@@ -169,7 +171,7 @@ def test_a_server_that_keeps_to_conditions_is_believed() -> None:
         complete_multipart_upload=taken,
     )
 
-    assert () == bucket.probe_conditions(server, "k")  # type: ignore[arg-type]
+    assert () == S3Bucket(server).probe_conditions("k")  # type: ignore[arg-type]
     assert 2 == server.asked.count("abort_multipart_upload")
 
 
@@ -186,10 +188,10 @@ def test_a_server_that_ignores_conditions_or_has_none_is_named() -> None:
         "If-None-Match on CompleteMultipartUpload",
         "If-Match on PutObject",
         "If-Match on CompleteMultipartUpload",
-    ) == bucket.probe_conditions(server, "k")  # type: ignore[arg-type]
+    ) == S3Bucket(server).probe_conditions("k")  # type: ignore[arg-type]
 
 
 def test_a_denied_condition_is_an_error() -> None:
     """What fails for another reason says nothing about conditions."""
     with pytest.raises(StoreError, match="AccessDenied"):
-        bucket.probe_conditions(Server(put_object=refused("AccessDenied")), "k")  # type: ignore[arg-type]
+        S3Bucket(Server(put_object=refused("AccessDenied"))).probe_conditions("k")  # type: ignore[arg-type]

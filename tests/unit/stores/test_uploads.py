@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kbackup.errors import StoreError
-from kbackup.stores.s3.bucket import unfinished_uploads
+from kbackup.stores.s3.bucket import S3Bucket
 
 BEGUN = datetime(2026, 11, 22, tzinfo=UTC)
 
@@ -36,7 +36,7 @@ def test_all_pages_are_read() -> None:
     more = {"IsTruncated": True, "NextKeyMarker": "a", "NextUploadIdMarker": "id"}
     pages: Any = Pages(page("a", **more), page("b"))
 
-    found = [one.key for one in unfinished_uploads(pages, "t/")]
+    found = [one.key for one in S3Bucket(pages).unfinished("t/")]
 
     assert ["a", "b"] == found
     assert {"Prefix": "t/", "KeyMarker": "a", "UploadIdMarker": "id"} == pages.asked[1]
@@ -48,4 +48,4 @@ def test_a_listing_that_does_not_go_on_is_an_error(more: dict[str, Any]) -> None
     pages: Any = Pages(*[page("a", IsTruncated=True, **more)] * 3)
 
     with pytest.raises(StoreError, match="not complete"):
-        list(unfinished_uploads(pages, "t/"))
+        list(S3Bucket(pages).unfinished("t/"))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kbackup.config import loading
-from kbackup.stores.s3 import versions
+from kbackup.stores.s3 import bucket
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 PAGE = {
@@ -39,7 +39,7 @@ def test_of_one_second_the_version_is_meant_wherever_a_page_ends() -> None:
     """A marker that is on the page before does not hide it."""
     server: Any = Paged()
 
-    assert "1" == versions.at(server, "a", NOW)
+    assert "1" == bucket.at(server, "a", NOW)
 
 
 class Listed:
@@ -59,7 +59,7 @@ def test_the_newest_version_goes_last() -> None:
     """Whoever dies before it leaves what was there, and no older object in its place."""
     server: Any = Listed()
 
-    versions.delete(server, "a")
+    bucket.S3Bucket(server).delete_versions("a")
 
     assert ["1", "2", "3"] == server.deleted
 
@@ -127,9 +127,9 @@ def test_the_version_of_a_time_is_the_one_that_was_stored(
     """By the server's times alone: the ledger, with whatever it names, may be gone too."""
     server: Any = AtTimes([found("0", "0")], listed, [found("a.keys", "9")])
 
-    every = {one.key: one.etag for one in versions.listed(server, "", "", SECOND)}
+    every = {one.key: one.etag for one in bucket.listed(server, "", "", SECOND)}
 
-    assert wanted == versions.at(server, "a", SECOND)
+    assert wanted == bucket.at(server, "a", SECOND)
     assert {"0": "0", "a.keys": "9"} | ({"a": wanted} if wanted else {}) == every
 
 
