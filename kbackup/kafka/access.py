@@ -24,15 +24,8 @@ from confluent_kafka.admin import (
 )
 
 from kbackup.errors import KafkaError
-from kbackup.kafka import Acl, BrokerSetting, KafkaSettings, ScramUser
-from kbackup.kafka.client import (
-    SPARE_S,
-    Complaints,
-    administrator,
-    calls,
-    code_of,
-    may_describe,
-)
+from kbackup.kafka import Acl, BrokerSetting, ScramUser
+from kbackup.kafka.client import Administrator, code_of
 
 _ALLOW: Final = "check the credentials and the ACLs of this principal"
 
@@ -48,17 +41,8 @@ _NOT_OFFERED: Final = frozenset(
 )
 
 
-class KafkaAccess:
-    """The access control of a cluster, seen by an administrator's client.
-
-    Raises:
-        KafkaError: From the constructor, if a client cannot be made.
-    """
-
-    def __init__(self, settings: KafkaSettings) -> None:
-        self._timeout_s = settings.timeout_s
-        self._complaints = Complaints()
-        self._admin = administrator(settings, self._complaints)
+class KafkaAccess(Administrator):
+    """The access control of a cluster."""
 
     def close(self) -> None:
         """Leave the cluster: the client does so when nobody has it any more."""
@@ -109,9 +93,7 @@ class KafkaAccess:
     def settings(self) -> dict[str, BrokerSetting]:
         """Return the settings of the broker with the lowest id: `Access.settings`."""
         what = "reading the settings of a broker"
-        listed = calls(
-            what, self._complaints, lambda: self._admin.list_topics(timeout=self._timeout_s)
-        )
+        listed = self._calls(what, lambda: self._admin.list_topics(timeout=self._timeout_s))
         broker = ConfigResource(ResourceType.BROKER, str(min(listed.brokers)))
         (future,) = self._admin.describe_configs([broker], request_timeout=self._timeout_s).values()
         return {
@@ -142,7 +124,7 @@ class KafkaAccess:
 
     def _check_allowed(self, what: str) -> None:
         """Raise an error where this principal lacks DESCRIBE on the cluster."""
-        if not may_describe(self._admin, self._complaints, self._timeout_s):
+        if not self._may_describe():
             raise KafkaError(what, "DESCRIBE on the cluster is denied", _ALLOW)
 
     def _offered(self, what: str, ask: Callable[[], Any]) -> Any:
@@ -156,9 +138,7 @@ class KafkaAccess:
 
     def _result(self, what: str, future: Any) -> Any:
         try:
-            return calls(
-                what, self._complaints, lambda: future.result(timeout=self._timeout_s + SPARE_S)
-            )
+            return super()._result(what, future)
         except KafkaError as error:
             if code_of(error) == Code.CLUSTER_AUTHORIZATION_FAILED:  # it shows the request
                 denied = KafkaError(what, "it is denied on the cluster", _ALLOW)

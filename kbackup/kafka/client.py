@@ -96,32 +96,35 @@ def code_of(error: KafkaError) -> Any:
     return cause.args[0].code() if isinstance(cause, KafkaException) else None
 
 
-def administrator(settings: KafkaSettings, complaints: Complaints) -> AdminClient:
-    """Return an administrator's client, whose complaints are kept for its errors.
+class Administrator:
+    """An administrator's client of a cluster, whose complaints are the reasons of its errors.
 
     Raises:
-        KafkaError: If it cannot be made.
+        KafkaError: From the constructor, if it cannot be made.
     """
-    properties = settings.properties({}, settings.admin) | {"error_cb": complaints}
-    return calls(
-        "connecting to Kafka", complaints, lambda: AdminClient(properties, logger=CLIENT_LOG)
-    )
 
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings, self._timeout_s = settings, settings.timeout_s
+        self._complaints = Complaints()
+        properties = settings.properties({}, settings.admin) | {"error_cb": self._complaints}
+        self._admin = self._calls(
+            "connecting to Kafka", lambda: AdminClient(properties, logger=CLIENT_LOG)
+        )
 
-def may_describe(admin: AdminClient, complaints: Complaints, timeout_s: float) -> bool:
-    """Whether this principal has DESCRIBE on the cluster.
+    def _calls(self, what: str, function: Callable[[], Any]) -> Any:
+        return calls(what, self._complaints, function)
 
-    Raises:
-        KafkaError: If the cluster does not say.
-    """
-    described = calls(
-        "asking for permissions on the cluster",
-        complaints,
-        lambda: admin.describe_cluster(
-            include_authorized_operations=True, request_timeout=timeout_s
-        ).result(timeout=timeout_s + SPARE_S),
-    )
-    return AclOperation.DESCRIBE in (described.authorized_operations or ())
+    def _result(self, what: str, future: Any) -> Any:
+        """Return what a future of the client comes to."""
+        return self._calls(what, lambda: future.result(timeout=self._timeout_s + SPARE_S))
+
+    def _may_describe(self) -> bool:
+        """Whether this principal has DESCRIBE on the cluster."""
+        future = self._admin.describe_cluster(
+            include_authorized_operations=True, request_timeout=self._timeout_s
+        )
+        described = self._result("asking for permissions on the cluster", future)
+        return AclOperation.DESCRIBE in (described.authorized_operations or ())
 
 
 QUIET_S: Final = 60.0

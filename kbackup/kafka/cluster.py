@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -41,9 +41,7 @@ from kbackup.kafka.client import (
     CLIENT_LOG,
     REQUEST_TIMEOUTS,
     SPARE_S,
-    Complaints,
-    administrator,
-    calls,
+    Administrator,
     code_of,
     kafka_error,
     patiently,
@@ -87,8 +85,18 @@ def _shares(topics: Sequence[NewTopic]) -> Iterator[list[NewTopic]]:
 
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 _LOOK_S: Final = 0.02
+
+
+def _settled(ask: Callable[[], _T], is_settled: Callable[[_T], bool]) -> _T:
+    """Return what *ask* returns once it is settled, or at the latest after `SETTLE_S`."""
+    deadline = time.monotonic() + SETTLE_S
+    while not is_settled(found := ask()) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+    return found
+
 
 _SOON_S: Final = 2.0
 """How long a cluster may take to answer first before it is looked at what listens there."""
@@ -111,7 +119,7 @@ _NO_ID: Final = "A" * 22
 """Sixteen zero bytes in base64: what a broker that has no topic ids answers."""
 
 
-class KafkaCluster:
+class KafkaCluster(Administrator):
     """One Kafka cluster, seen by an administrator's client.
 
     Raises:
@@ -119,12 +127,10 @@ class KafkaCluster:
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
-        self._settings = settings
-        self._complaints = Complaints()
         check_properties(settings)
-        self._admin = administrator(settings, self._complaints)
+        super().__init__(settings)
         what = f"connecting to Kafka at {settings.bootstrap_servers}"
-        found = calls(what, self._complaints, lambda: self._connected(what))
+        found = self._calls(what, lambda: self._connected(what))
         self.cluster_id: str = found.cluster_id or ""
         self.brokers = len(found.brokers)
         self._names = sorted(found.topics)
@@ -135,7 +141,7 @@ class KafkaCluster:
         The client would try again and again, and say that the broker disconnects.
         """
         with suppress(KafkaException):
-            return self._admin.list_topics(timeout=min(_SOON_S, self._settings.timeout_s))
+            return self._admin.list_topics(timeout=min(_SOON_S, self._timeout_s))
         protocol = self._settings.admin.get("security.protocol", "PLAINTEXT").upper()
         has_tls = protocol.endswith("SSL")
         for server in self._settings.bootstrap_servers.split(",")[:_LOOKED_AT]:
@@ -149,7 +155,7 @@ class KafkaCluster:
 
     def _metadata(self) -> Any:
         try:
-            return self._admin.list_topics(timeout=self._settings.timeout_s)
+            return self._admin.list_topics(timeout=self._timeout_s)
         except KafkaException:
             self._admin.poll(0)  # the client says why, such as an unknown host, when it is asked
             raise
@@ -160,7 +166,7 @@ class KafkaCluster:
 
     def refresh(self) -> None:
         """Ask for the names of topics again: `Cluster.refresh`."""
-        self._names = sorted(calls("listing topics", self._complaints, self._metadata).topics)
+        self._names = sorted(self._calls("listing topics", self._metadata).topics)
 
     def topics(
         self, names: Iterable[str], failures: dict[str, KafkaError] | None = None
@@ -170,7 +176,7 @@ class KafkaCluster:
         if not wanted:
             return {}
         futures = self._admin.describe_topics(
-            TopicCollection(wanted), request_timeout=self._settings.timeout_s
+            TopicCollection(wanted), request_timeout=self._timeout_s
         )
         found: dict[str, Topic] = {}
         for name, future in futures.items():
@@ -261,7 +267,7 @@ class KafkaCluster:
             return {}
         level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
         asked = {ClientPartition(w.topic, w.partition): spec for w, spec in specs.items()}
-        timeout_s = self._settings.timeout_s
+        timeout_s = self._timeout_s
 
         tries = itertools.count()
 
@@ -290,11 +296,8 @@ class KafkaCluster:
                 raise KafkaException(Code(Code.LEADER_NOT_AVAILABLE))
             return found
 
-        found: dict[TopicPartition, int] = calls(
-            f"reading offsets of {counted(len(asked), 'partition')}",
-            self._complaints,
-            lambda: patiently(ask, timeout_s),
-        )
+        what = f"reading offsets of {counted(len(asked), 'partition')}"
+        found: dict[TopicPartition, int] = self._calls(what, lambda: patiently(ask, timeout_s))
         return found
 
     def committed(
@@ -311,7 +314,7 @@ class KafkaCluster:
             # Not only stable ones: a restore that died may have left a transaction with a new
             # offset, which stays unstable for minutes, until a writer takes over and aborts it.
             lambda: self._admin.list_consumer_group_offsets(
-                [request], require_stable=False, request_timeout=self._settings.timeout_s
+                [request], require_stable=False, request_timeout=self._timeout_s
             )[group],
         )
         return {
@@ -333,7 +336,7 @@ class KafkaCluster:
             what,
             lambda: self._admin.alter_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(group, offsets)],
-                request_timeout=self._settings.timeout_s,
+                request_timeout=self._timeout_s,
             )[group],
         )
 
@@ -352,9 +355,9 @@ class KafkaCluster:
         """Return what the cluster says of a group, None where it says that there is none."""
 
         def ask() -> Any:
-            return self._admin.describe_consumer_groups(
-                [group], request_timeout=self._settings.timeout_s
-            )[group]
+            return self._admin.describe_consumer_groups([group], request_timeout=self._timeout_s)[
+                group
+            ]
 
         try:
             return self._of_group(f"describing group {group}", ask)
@@ -370,7 +373,7 @@ class KafkaCluster:
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
         if not resources:
             return {}
-        futures = self._admin.describe_configs(resources, request_timeout=self._settings.timeout_s)
+        futures = self._admin.describe_configs(resources, request_timeout=self._timeout_s)
         found: dict[str, dict[str, str]] = {}
         for resource, future in futures.items():
             try:
@@ -396,7 +399,7 @@ class KafkaCluster:
         entries += [ConfigEntry(key, None, incremental_operation=drop) for key in removed]
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
         (future,) = self._admin.incremental_alter_configs(
-            [resource], request_timeout=self._settings.timeout_s
+            [resource], request_timeout=self._timeout_s
         ).values()
         self._result(f"changing the settings of topic {name}", future)
 
@@ -416,14 +419,12 @@ class KafkaCluster:
                 for topic in share
             ]
             futures = self._admin.create_topics(
-                asked, operation_timeout=self._settings.timeout_s, validate_only=only_validate
+                asked, operation_timeout=self._timeout_s, validate_only=only_validate
             )
             for topic in share:
                 refused[topic.name] = self._refusal(topic, futures[topic.name])
         made = [name for name, error in refused.items() if error is None and not only_validate]
-        deadline = time.monotonic() + SETTLE_S
-        while len(there := self.topics(made)) < len(made) and time.monotonic() < deadline:
-            time.sleep(_LOOK_S)
+        there = _settled(lambda: self.topics(made), lambda there: len(there) == len(made))
         return {
             name: error or (there[name].topic_id if name in there else "")
             for name, error in refused.items()
@@ -439,7 +440,7 @@ class KafkaCluster:
 
     def delete_topics(self, names: Collection[str]) -> dict[str, KafkaError]:
         """Delete topics: `kafka.Cluster.delete_topics`."""
-        timeout_s, wanted = self._settings.timeout_s, sorted({*names})
+        timeout_s, wanted = self._timeout_s, sorted({*names})
         failed: dict[str, KafkaError] = {}
         for at in range(0, len(wanted), TOPICS_MOST):
             futures = self._admin.delete_topics(
@@ -447,9 +448,7 @@ class KafkaCluster:
             )
             failed |= self._failures("deleting topic", futures, Code.UNKNOWN_TOPIC_OR_PART)
         left = [name for name in wanted if name not in failed]
-        deadline = time.monotonic() + SETTLE_S
-        while (there := self.topics(left)) and time.monotonic() < deadline:
-            time.sleep(_LOOK_S)
+        there = _settled(lambda: self.topics(left), lambda there: not there)
         return failed | {
             name: KafkaError(f"deleting topic {name}", "it is there still") for name in there
         }
@@ -459,7 +458,7 @@ class KafkaCluster:
         if not names:
             return {}
         futures = self._admin.delete_consumer_groups(
-            sorted({*names}), request_timeout=self._settings.timeout_s
+            sorted({*names}), request_timeout=self._timeout_s
         )
         return self._failures("deleting group", futures, Code.GROUP_ID_NOT_FOUND)
 
@@ -480,36 +479,26 @@ class KafkaCluster:
         """Add partitions to a topic: `kafka.Cluster.create_partitions`."""
         future = self._admin.create_partitions(
             [NewPartitions(name, count)],
-            operation_timeout=self._settings.timeout_s,
+            operation_timeout=self._timeout_s,
             validate_only=only_validate,
         )[name]
         what = f"adding partitions to topic {name}, to make them {count}"
         self._result(what, future)
         if only_validate:
             return
-        deadline = time.monotonic() + SETTLE_S
-        while True:
-            found = self.topics([name]).get(name)
-            if found is not None and found.partitions >= count and not found.leaderless:
-                return
-            if time.monotonic() > deadline:
-                raise KafkaError(what, "not every partition has a leader", "check the brokers")
-            time.sleep(_LOOK_S)
+
+        def has_all(found: Topic | None) -> bool:
+            return found is not None and found.partitions >= count and not found.leaderless
+
+        if not has_all(_settled(lambda: self.topics([name]).get(name), has_all)):
+            raise KafkaError(what, "not every partition has a leader", "check the brokers")
 
     def _of_group(self, what: str, ask: Callable[[], Any]) -> Any:
         """Return the result of the future that *ask* makes, once the group has a coordinator."""
-        timeout_s = self._settings.timeout_s
-        return calls(
+        timeout_s = self._timeout_s
+        return self._calls(
             what,
-            self._complaints,
             lambda: patiently(lambda: _each(ask().result(timeout=timeout_s + SPARE_S)), timeout_s),
-        )
-
-    def _result(self, what: str, future: Any) -> Any:
-        return calls(
-            what,
-            self._complaints,
-            lambda: future.result(timeout=self._settings.timeout_s + SPARE_S),
         )
 
 
@@ -536,13 +525,8 @@ _DENIED: Final = frozenset(
 )
 
 
-class KafkaPermissions:
+class KafkaPermissions(Administrator):
     """Asks a cluster for the operations it would authorise: `kbackup.kafka.Permissions`."""
-
-    def __init__(self, settings: KafkaSettings) -> None:
-        self._settings, self._timeout_s = settings, settings.timeout_s
-        self._complaints = Complaints()
-        self._admin = administrator(settings, self._complaints)
 
     def of_topics(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
         """Return what is allowed with each topic: `Permissions.of_topics`."""
@@ -577,16 +561,12 @@ class KafkaPermissions:
         """
         ours = {"transactional.id": transactional_id, "error_cb": self._complaints}
         properties = self._settings.properties(ours, self._settings.producer)
-        producer = calls(
-            "connecting to Kafka",
-            self._complaints,
-            lambda: Producer(properties, logger=CLIENT_LOG),
+        producer = self._calls(
+            "connecting to Kafka", lambda: Producer(properties, logger=CLIENT_LOG)
         )
         try:
-            calls(
-                "asking for a producer id",
-                self._complaints,
-                lambda: producer.init_transactions(self._timeout_s),
+            self._calls(
+                "asking for a producer id", lambda: producer.init_transactions(self._timeout_s)
             )
         except KafkaError as error:
             if code_of(error) in _DENIED:
@@ -596,7 +576,7 @@ class KafkaPermissions:
 
     def _allowed(self, ask: Callable[[], Any]) -> frozenset[str]:
         try:
-            found = calls("asking for permissions", self._complaints, ask).authorized_operations
+            found = self._calls("asking for permissions", ask).authorized_operations
         except KafkaError as error:
             if code_of(error) in _DENIED:
                 return frozenset()

@@ -20,12 +20,9 @@ from kbackup.errors import KafkaError
 from kbackup.kafka import Group, GroupList, GroupOffset, KafkaSettings
 from kbackup.kafka.client import (
     SPARE_S,
-    Complaints,
-    administrator,
-    calls,
+    Administrator,
     code_of,
     kafka_error,
-    may_describe,
     patiently,
 )
 from kbackup.records import TopicPartition
@@ -168,18 +165,12 @@ def _librdkafka() -> dict[str, Any]:
     return found
 
 
-class KafkaGroups:
-    """Consumer groups of a cluster, seen by an administrator's client.
-
-    Raises:
-        KafkaError: From the constructor, if a client cannot be made.
-    """
+class KafkaGroups(Administrator):
+    """Consumer groups of a cluster."""
 
     def __init__(self, settings: KafkaSettings) -> None:
-        self._timeout_s = settings.timeout_s
-        self._complaints = Complaints()
         properties = settings.properties({}, settings.admin)
-        self._admin = administrator(settings, self._complaints)
+        super().__init__(settings)
         self._call = _librdkafka()
         self._refresh: Any = None  # librdkafka does not keep it alive
         self._client = self._made(properties)
@@ -243,19 +234,19 @@ class KafkaGroups:
                 raise error if isinstance(error, KafkaException) else KafkaException(error)
             return answer.valid or ()
 
-        every = calls(what, self._complaints, lambda: patiently(self._of_every_kind, timeout_s))
+        every = self._calls(what, lambda: patiently(self._of_every_kind, timeout_s))
         known = {
             each.group_id: Group(
                 each.group_id,
                 "" if each.is_simple_consumer_group else "consumer",
                 each.state.name,
             )
-            for each in calls(what, self._complaints, lambda: patiently(consumers, timeout_s))
+            for each in self._calls(what, lambda: patiently(consumers, timeout_s))
         }
         for each in every:
             known.setdefault(each.name, each)
         # without the permission the cluster leaves some out
-        is_complete = may_describe(self._admin, self._complaints, timeout_s)
+        is_complete = self._may_describe()
         return GroupList(tuple(known[name] for name in sorted(known)), is_complete)
 
     def _of_every_kind(self) -> list[Group]:
@@ -339,7 +330,7 @@ class KafkaGroups:
 
         what = f"setting the offsets of group {group}"
         try:
-            calls(what, self._complaints, lambda: patiently(change, self._timeout_s))
+            self._calls(what, lambda: patiently(change, self._timeout_s))
         finally:
             for at in elements:
                 at.metadata, at.metadata_size = None, 0
