@@ -19,10 +19,10 @@ from kbackup.java.regex import PatternError, translate
 from kbackup.naming import (
     DIRECTORY_BYTES_MAX,
     PARTITION_MAX,
-    NameTemplate,
     Place,
     check_topic,
     generic,
+    words_of,
 )
 from kbackup.naming.generic import Expression
 from kbackup.options import Commands, Option, names_host, read_integer, read_names
@@ -452,7 +452,7 @@ def read_template(value: Any) -> str | None:
     text: str | None = _optional(value)
     if text is not None:
         try:
-            NameTemplate.read(text)
+            words_of(text)
         except ValueError as error:
             raise ValueError(f"names could not be read back: {error}") from error
     return text

@@ -16,7 +16,7 @@ published objects of the block-gzip sink.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from enum import StrEnum
@@ -370,108 +370,26 @@ _LITERAL: Final = re.compile(r"[A-Za-z0-9_/=+,@~:-]*")
 _DAY: Final = frozenset({"date", "year", "month", "day"})
 
 
-@dataclass(frozen=True, slots=True)
-class NameTemplate:
-    """A template of names, such as ``{year}/{month}/{day}/{hour}/{topic}-{partition}-{offset}``.
+def words_of(template: str) -> tuple[str, ...]:
+    """Return literal texts and names of fields of a template in turn, a literal first and last.
 
-    It was checked: every name can be read back, since a sink that resumes, a restore and verify
-    find objects by what their names say.  Times are those of the upload, in UTC; `times` are one
-    text, a time's parts in their order.
-
-    Attributes:
-        words: Literal texts and names of fields in turn, a literal first and last.
+    A ``ValueError`` says why names could not be read back: a sink that resumes, a restore and
+    verify find objects by what their names say.
     """
-
-    words: tuple[str, ...]
-
-    @classmethod
-    def read(cls, text: str) -> "NameTemplate":
-        """Read a template; a ``ValueError`` says why its names could not be read back."""
-        words = tuple(_FIELD.split(text))
-        literals, fields = words[::2], words[1::2]
-        if unknown := [name for name in fields if name not in (*_PLACES, *TIMES)]:
-            raise ValueError(f"{{{unknown[0]}}} is none of {', '.join((*_PLACES, *TIMES))}")
-        if twice := [name for name in fields if fields.count(name) > 1]:
-            raise ValueError(f"{{{twice[0]}}} is in it twice")
-        if lacking := [name for name in _PLACES if name not in fields]:
-            raise ValueError(f"without {{{lacking[0]}}} nobody could tell what an object holds")
-        if not TIMES.keys() & set(fields):
-            raise ValueError("it has no part of a time, such as {date}")
-        if fields[-1] != "offset" or literals[-1]:
-            raise ValueError("it does not end with {offset}, which the extension follows")
-        _check_literals(literals)
-        return cls(words)
-
-    @property
-    def _fields(self) -> tuple[str, ...]:
-        return self.words[1::2]
-
-    @property
-    def _times(self) -> tuple[str, ...]:
-        return tuple(name for name in self._fields if name in TIMES)
-
-    def times(self, moment: datetime) -> str:
-        """Return a time as names hold it."""
-        at = moment.astimezone(UTC)
-        return "/".join(at.strftime(TIMES[name][0]) for name in self._times)
-
-    def day(self, times: str) -> date | None:
-        """Return the day of a time; None where names do not hold a whole one."""
-        parts = dict(zip(self._times, times.split("/"), strict=False))
-        try:
-            if "date" in parts:
-                return date.fromisoformat(parts["date"])
-            return date(*(int(parts[name]) for name in ("year", "month", "day")))
-        except (KeyError, ValueError):
-            return None
-
-    def name(self, topic: str, partition: str, offset: str, times: str | None) -> str:
-        """Return a name, its numbers as digits, *times* as `times` returns it.
-
-        None for *times* stands in the place of each part of a time.
-        """
-        parts = times.split("/") if times is not None else ["<date>"] * len(self._times)
-        values = {"topic": topic, "partition": partition, "offset": offset}
-        return self._filled(values | dict(zip(self._times, parts, strict=True)))
-
-    def pattern(self) -> str:
-        """Return an expression for names, up to the extension, with a group for each field."""
-        values = {name: f"(?P<{name}>{TIMES[name][1]}|<date>)" for name in self._times}
-        values["topic"] = r"(?P<topic>[\w.-]{1,249})"
-        values |= {"partition": r"(?P<partition>\d{1,10})", "offset": r"(?P<offset>\d{1,99})"}
-        return "".join(
-            values[word] if at % 2 else re.escape(word) for at, word in enumerate(self.words)
-        )
-
-    def times_of(self, match: re.Match[str]) -> str | None:
-        """Return the time in a name that *pattern* matched; None where something stands for it."""
-        parts = [match[name] for name in self._times]
-        return None if "<date>" in parts else "/".join(parts)
-
-    def beginning(self, day: date, topic: str, partition: str) -> str:
-        """Return what all names of a partition begin with on a day; empty where they share none."""
-        at = datetime(day.year, day.month, day.day, tzinfo=UTC)
-        values = {name: at.strftime(TIMES[name][0]) for name in _DAY}
-        values |= {"topic": topic, "partition": partition}
-        found, seen = "", set()
-        for number, word in enumerate(self.words):
-            if number % 2 and word not in values:
-                break
-            found += values[word] if number % 2 else word
-            seen |= {word} if number % 2 else set()
-        return found if "date" in seen or seen >= _DAY - {"date"} else ""
-
-    def glob(self, topic: str, partition: str, offset: str) -> str | None:
-        """Return a glob for the last segment of a topic's names, given globs for the numbers.
-
-        None where it lacks the topic.
-        """
-        values = {name: TIMES[name][2] for name in TIMES} | {"topic": "\0"}
-        last = self._filled(values | {"partition": partition, "offset": offset}).rpartition("/")[2]
-        return last.replace("\0", topic) if "\0" in last else None
-
-    def _filled(self, values: dict[str, str]) -> str:
-        return "".join(values[word] if at % 2 else word for at, word in enumerate(self.words))
+    words = tuple(_FIELD.split(template))
+    literals, fields = words[::2], words[1::2]
+    if unknown := [name for name in fields if name not in (*_PLACES, *TIMES)]:
+        raise ValueError(f"{{{unknown[0]}}} is none of {', '.join((*_PLACES, *TIMES))}")
+    if twice := [name for name in fields if fields.count(name) > 1]:
+        raise ValueError(f"{{{twice[0]}}} is in it twice")
+    if lacking := [name for name in _PLACES if name not in fields]:
+        raise ValueError(f"without {{{lacking[0]}}} nobody could tell what an object holds")
+    if not TIMES.keys() & set(fields):
+        raise ValueError("it has no part of a time, such as {date}")
+    if fields[-1] != "offset" or literals[-1]:
+        raise ValueError("it does not end with {offset}, which the extension follows")
+    _check_literals(literals)
+    return words
 
 
 def _check_literals(literals: tuple[str, ...]) -> None:
@@ -493,25 +411,43 @@ def _check_literals(literals: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TemplateLayout(DatedLayout):
-    """A dated layout whose names follow a template; the time in them is the directory.
+    """A dated layout whose names follow a template, which `words_of` reads.
+
+    The time of the upload in them, in UTC, is the directory: its parts in their order.
 
     Attributes:
-        template: What names look like, as `NameTemplate` reads it.
+        template: Such as ``{year}/{month}/{day}/{hour}/{topic}-{partition}-{offset}``.
     """
 
     template: str = field(kw_only=True)
-    _names: NameTemplate = field(init=False, repr=False, compare=False)
+    _words: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_names", NameTemplate.read(self.template))
+        object.__setattr__(self, "_words", words_of(self.template))
         DatedLayout.__post_init__(self)
 
+    @property
+    def _times(self) -> tuple[str, ...]:
+        return tuple(name for name in self._words[1::2] if name in TIMES)
+
+    def _filled(self, values: Mapping[str, str]) -> str:
+        return "".join(values[word] if at % 2 else word for at, word in enumerate(self._words))
+
     def _name_pattern(self) -> str:
-        return self._names.pattern()
+        values = {name: f"(?P<{name}>{TIMES[name][1]}|{UPLOAD_DATE})" for name in self._times}
+        values["topic"] = rf"(?P<topic>[\w.-]{{1,{TOPIC_LENGTH_MAX}}})"
+        values |= {"partition": r"(?P<partition>\d{1,10})", "offset": r"(?P<offset>\d{1,99})"}
+        return "".join(
+            values[word] if at % 2 else re.escape(word) for at, word in enumerate(self._words)
+        )
 
     def _name(self, parts: ObjectKey) -> str:
-        times = None if parts.encoded_partition == UPLOAD_DATE else parts.encoded_partition
-        return self._names.name(parts.topic, _digits(parts.partition), self._offset(parts), times)
+        times, directory = self._times, parts.encoded_partition
+        given = [UPLOAD_DATE] * len(times) if directory == UPLOAD_DATE else directory.split("/")
+        numbers = {"partition": _digits(parts.partition), "offset": self._offset(parts)}
+        return self._filled(
+            {"topic": parts.topic, **numbers, **dict(zip(times, given, strict=True))}
+        )
 
     def _why_not(self) -> str:
         return NOT_OF_TEMPLATE
@@ -519,21 +455,40 @@ class TemplateLayout(DatedLayout):
     def _directory_and_view(self, match: re.Match[str]) -> tuple[str, View]:
         if match["topic"] in (".", ".."):
             raise ObjectKeyError(match.string)
-        return self._names.times_of(match) or UPLOAD_DATE, View.VALUE
+        parts = [match[name] for name in self._times]
+        return UPLOAD_DATE if UPLOAD_DATE in parts else "/".join(parts), View.VALUE
 
     def upload(self, moment: datetime) -> str:
         """Return the time of an upload as names hold it."""
-        return self._names.times(moment)
+        at = moment.astimezone(UTC)
+        return "/".join(at.strftime(TIMES[name][0]) for name in self._times)
 
     def upload_day(self, directory: str) -> date | None:
         """Return the day of such a time; None where names do not hold a whole one."""
-        return self._names.day(directory)
+        parts = dict(zip(self._times, directory.split("/"), strict=False))
+        try:
+            if "date" in parts:
+                return date.fromisoformat(parts["date"])
+            return date(*(int(parts[name]) for name in ("year", "month", "day")))
+        except (KeyError, ValueError):
+            return None
 
     def day_prefix(self, day: date, topic: str, partition: int) -> str:
-        """Return what keys of one partition begin with on one day."""
-        return f"{self.prefix()}{self._names.beginning(day, topic, _digits(partition))}"
+        """Return what keys of a partition begin with on a day; of all, where they share no more."""
+        at = datetime(day.year, day.month, day.day, tzinfo=UTC)
+        values = {name: at.strftime(TIMES[name][0]) for name in _DAY}
+        values |= {"topic": topic, "partition": _digits(partition)}
+        found, seen = "", set()
+        for number, word in enumerate(self._words):
+            if number % 2 and word not in values:
+                break
+            found += values[word] if number % 2 else word
+            seen |= {word} if number % 2 else set()
+        return self.prefix() + (found if "date" in seen or seen >= _DAY - {"date"} else "")
 
     def names_glob(self, topic: str, extension: str) -> str | None:
         """Return a glob for the names of a topic's value files, if they hold the topic."""
-        name = self._names.glob(topic, *self._globs())
-        return None if name is None else f"{name}*{extension}"
+        values = {name: TIMES[name][2] for name in TIMES} | {"topic": "\0"}
+        values["partition"], values["offset"] = self._globs()
+        last = self._filled(values).rpartition("/")[2]
+        return f"{last}*{extension}".replace("\0", topic) if "\0" in last else None

@@ -11,10 +11,10 @@ from kbackup.naming import (
     OFFSET_MAX,
     PARTITION_MAX,
     UPLOAD_DATE,
-    NameTemplate,
     ObjectKey,
     TemplateLayout,
     View,
+    words_of,
 )
 
 TEMPLATES = [
@@ -54,9 +54,9 @@ def test_times_are_in_utc() -> None:
     """The host's zone does not matter."""
     moment = datetime(2026, 3, 1, 0, 30, tzinfo=timezone(timedelta(hours=2)))
 
-    assert "2026-02-28/22" == NameTemplate.read("{date}/{hour}/{topic}-{partition}-{offset}").times(
-        moment
-    )
+    layout = TemplateLayout(template="{date}/{hour}/{topic}-{partition}-{offset}")
+
+    assert "2026-02-28/22" == layout.upload(moment)
 
 
 @pytest.mark.parametrize(
@@ -81,4 +81,4 @@ def test_times_are_in_utc() -> None:
 def test_what_could_not_be_read_back_is_refused(template: str, why: str) -> None:
     """The reason says which part of it is wrong."""
     with pytest.raises(ValueError, match=why):
-        NameTemplate.read(template)
+        words_of(template)
