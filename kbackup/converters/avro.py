@@ -4,24 +4,23 @@ Source: schema-registry, ``AvroConverter``, ``AvroData``.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
 from kbackup.connect import avro_columns, avro_reading, avro_writing, registry
-from kbackup.connect import schema as connect
 from kbackup.connect.avro_reading import united
 from kbackup.connect.avro_walk import AVRO as AVRO_DATUMS
 from kbackup.connect.avro_writing import AvroStyle, to_avro
 from kbackup.connect.registry import AVRO, IGNORE_DEFAULTS, RegisteredSchema
-from kbackup.connect.registry.framing import framed
 from kbackup.connect.schema import ConnectSchema
-from kbackup.converters import Traits, registered
-from kbackup.converters.registered import RequestedSchemas, Under
+from kbackup.converters import registered
+from kbackup.converters.registered import Form, RegisteredConverter, RequestedSchemas, Under
 from kbackup.options import Unsupported, boolean, false, true
-from kbackup.records import Column, Encoded, Kind, Schema
+from kbackup.records import Column, Encoded, Schema
 
 CONNECT_META: Final = boolean(
     "connect.meta.data",
@@ -51,20 +50,20 @@ SINGLE_UNIONS: Final = Unsupported(
 OPTIONS: Final = (*registry.OPTIONS, CONNECT_META, ENHANCED, BARE_TYPES, SINGLE_UNIONS)
 
 
-class AvroConverter:
-    """Columns under schemas of Connect, whose versions are those of the registry."""
+class AvroConverter(RegisteredConverter):
+    """Values in Avro."""
 
-    traits: ClassVar = Traits(
-        class_names=("AvroConverter",),
-        options=OPTIONS,
-        java_package="io.confluent.connect.avro",
-        gives=frozenset({Kind.TYPED}),
-        registers=True,
+    traits: ClassVar = registered.traits("AvroConverter", "io.confluent.connect.avro", OPTIONS)
+    encoding: ClassVar = "Avro"
+    described: ClassVar = "Avro schema"
+    unfit: ClassVar = (
+        "a value does not match its schema",
+        (
+            "something in it is null and must not be, is not a symbol of its enum, or has not the "
+            "size of its fixed type"
+        ),
     )
-
-    def __init__(self) -> None:
-        self.asked: RequestedSchemas | None = None
-        self._style = AvroStyle(enhanced=False)
+    _style = AvroStyle(enhanced=False)
 
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Set the registry, and what written schemas retain."""
@@ -75,40 +74,13 @@ class AvroConverter:
             fills_defaults=not IGNORE_DEFAULTS.of(properties),
         )
 
-    def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
-        """Read *column* as Avro with the schemas that its rows name."""
-        return registered.decode(column, self.asked, self._of_schema)
-
-    def encode(self, column: pa.Array, schema: Schema | None = None) -> Column:
-        """Return *column* as Avro with its schema, which is registered if it is new.
-
-        A value that does not fit its schema, or has none, is bad.
-        """
-        if isinstance(column.type, pa.JsonType):
-            return registered.only_null(column, "Avro")
-        if column.null_count == len(column):
-            return Column(pa.nulls(len(column), pa.binary()))
-        known = connect.of(schema)
-        try:
-            found = connect.of_arrow(column.type) if known is None else known
-            text = json.dumps(to_avro(replace(found, optional=False), self._style))
-        except ValueError as problem:
-            return registered.no_schema(column, "Avro schema", problem)
-        datums = avro_writing.encode_avro(column, replace(found, optional=False), self._style)
-        what = "a value does not match its schema"
-        why = (
-            "something in it is null and must not be, is not a symbol of its enum, or has not the "
-            "size of its fixed type"
-        )
-        bad = registered.lost(datums, column, what, why)
-        if datums.null_count == len(datums):  # nothing is written that would need a schema
-            return Column(datums, bad=bad)
-        asked = registered.needed(self.asked)
-        schema_id = asked.id_of(found.name, RegisteredSchema(AVRO, text))
-        return Column(framed(schema_id, datums), bad=bad)
+    def _form(self, schema: ConnectSchema) -> Form:
+        plain = replace(schema, optional=False)
+        text = json.dumps(to_avro(plain, self._style))
+        write = partial(avro_writing.encode_avro, schema=plain, style=self._style)
+        return Form(schema.name, RegisteredSchema(AVRO, text), write)
 
     def _of_schema(self, datums: pa.BinaryArray, under: Under) -> Column:
-        """Return *datums* with the Connect schema that corresponds to theirs."""
         found = under.of_kind(AVRO)
         text = united(found.text, [text for _, text in found.imports])
         schema = avro_reading.connect_schema(text)
@@ -118,11 +90,6 @@ class AvroConverter:
         what = f"a value is not Avro under schema {under.id}, which it names"
         bad = registered.bad_rows(wrong, what)
         encoded = Encoded(values, datums, Schema(text, encoding=AVRO_DATUMS))
-        return Column(values, self._versioned(schema, under.id).of_column(), bad, encoded)
-
-    def _versioned(self, schema: ConnectSchema, schema_id: int) -> ConnectSchema:
-        """Return *schema* with its version in the registry, unless it brings one."""
-        # as AvroData.toConnectSchema: a union with null has none
-        if schema.optional:
-            return schema
-        return registered.needed(self.asked).versioned(schema, schema_id)
+        if not schema.optional:  # as AvroData.toConnectSchema: a union with null has no version
+            schema = registered.needed(self.asked).versioned(schema, under.id)
+        return Column(values, schema.of_column(), bad, encoded)

@@ -4,16 +4,17 @@ Source: schema-registry, ``JsonSchemaConverter``, ``JsonSchemaData``.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kbackup.connect import json_values, registry
-from kbackup.connect import schema as connect
 from kbackup.connect.json_schema import (
     FORM,
     JsonSchemaStyle,
@@ -22,14 +23,13 @@ from kbackup.connect.json_schema import (
 )
 from kbackup.connect.json_values import InexactError, JsonStyle
 from kbackup.connect.registry import IGNORE_DEFAULTS, JSON, RegisteredSchema
-from kbackup.connect.registry.framing import framed
 from kbackup.connect.schema import ConnectSchema
-from kbackup.converters import Traits, registered
+from kbackup.converters import registered
 from kbackup.converters.avro import SINGLE_UNIONS
 from kbackup.converters.json_text import DECIMAL_FORMAT
-from kbackup.converters.registered import RequestedSchemas, Under
+from kbackup.converters.registered import Form, RegisteredConverter, RequestedSchemas, Under
 from kbackup.options import Unsupported, boolean, true
-from kbackup.records import Column, Kind, Schema
+from kbackup.records import Column
 
 NOT_REQUIRED: Final = boolean(
     "use.optional.for.nonrequired",
@@ -79,21 +79,17 @@ _DO: Final = (
 )
 
 
-class JsonSchemaConverter:
-    """Columns under schemas of Connect, whose versions are those of the registry."""
+class JsonSchemaConverter(RegisteredConverter):
+    """Values in JSON; ``null`` is null."""
 
-    traits: ClassVar = Traits(
-        class_names=("JsonSchemaConverter",),
-        options=OPTIONS,
-        java_package="io.confluent.connect.json",
-        gives=frozenset({Kind.TYPED}),
-        registers=True,
+    traits: ClassVar = registered.traits(
+        "JsonSchemaConverter", "io.confluent.connect.json", OPTIONS
     )
-
-    def __init__(self) -> None:
-        self.asked: RequestedSchemas | None = None
-        self._schemas = JsonSchemaStyle()
-        self._texts = JsonStyle(form=FORM)
+    encoding: ClassVar = "JSON Schema"
+    described: ClassVar = "JSON Schema"
+    unfit: ClassVar = ("a value has no form in JSON", "")
+    _schemas = JsonSchemaStyle()
+    _texts = JsonStyle(form=FORM)
 
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Set the registry, and how schemas are read and written."""
@@ -103,33 +99,15 @@ class JsonSchemaConverter:
         form = replace(FORM, fills_defaults=not IGNORE_DEFAULTS.of(properties))
         self._texts = JsonStyle(numeric_decimals=is_numeric, form=form)
 
-    def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
-        """Read *column* as JSON with the schemas that its rows name; JSON ``null`` is null."""
-        return registered.decode(column, self.asked, self._of_schema)
+    def _form(self, schema: ConnectSchema) -> Form:
+        text = json.dumps(to_json_schema(schema, self._schemas), ensure_ascii=False)
+        return Form(schema.name, RegisteredSchema(JSON, text), partial(self._bodies, schema))
 
-    def encode(self, column: pa.Array, schema: Schema | None = None) -> Column:
-        """Return *column* as JSON with its schema, which is registered if it is new.
-
-        A value that has no JSON Schema is bad.
-        """
-        if isinstance(column.type, pa.JsonType):
-            return registered.only_null(column, "JSON Schema")
-        if column.null_count == len(column):
-            return Column(pa.nulls(len(column), pa.binary()))
-        try:
-            found = connect.of(schema) or connect.of_arrow(column.type, optional=False)
-        except ValueError as problem:
-            return registered.no_schema(column, "JSON Schema", problem)
-        text = json.dumps(to_json_schema(found, self._schemas), ensure_ascii=False)
-        asked = registered.needed(self.asked)
-        schema_id = asked.id_of(found.name, RegisteredSchema(JSON, text))
-        bodies = json_values.encode_json(column, replace(found, default=None), self._texts)
-        if column.null_count:
-            bodies = bodies.take(registered.rows_of(column))
-        return Column(framed(schema_id, bodies.cast(pa.binary())))
+    def _bodies(self, schema: ConnectSchema, column: pa.Array) -> pa.BinaryArray:
+        found = json_values.encode_json(column, replace(schema, default=None), self._texts)
+        return pc.if_else(column.is_valid(), found, pa.scalar(None, pa.string())).cast(pa.binary())
 
     def _of_schema(self, bodies: pa.BinaryArray, under: Under) -> Column:
-        """Return *bodies* with the Connect schema that corresponds to theirs."""
         found = under.of_kind(JSON)
         schema = from_json_schema(found.text, found.imports, self._schemas)
         values, wrong = _read(bodies, schema)

@@ -3,7 +3,7 @@
 Source: schema-registry, ``ProtobufConverter``, ``ProtobufData``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -11,13 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.connect import json_values, registry
-from kbackup.connect import schema as connect
 from kbackup.connect.registry import IGNORE_DEFAULTS, PROTOBUF, RegisteredSchema
-from kbackup.connect.registry.framing import FIRST_MESSAGE, framed, message_at, unframed_messages
-from kbackup.converters import Traits, registered
-from kbackup.converters.registered import RequestedSchemas, Under
+from kbackup.connect.registry.framing import FIRST_MESSAGE, message_at, unframed_messages
+from kbackup.converters import registered
+from kbackup.converters.registered import Form, RegisteredConverter, RequestedSchemas, Under
 from kbackup.options import Unsupported, boolean, false, true
-from kbackup.records import Column, Kind, Schema
+from kbackup.records import Column
 
 ENHANCED: Final = boolean(
     "enhanced.protobuf.schema.support",
@@ -77,21 +76,21 @@ if TYPE_CHECKING:
     from kbackup.connect.schema import ConnectSchema
 
 
-class ProtobufConverter:
-    """Columns under schemas of Connect, whose versions are those of the registry."""
+class ProtobufConverter(RegisteredConverter):
+    """Values in Protobuf."""
 
-    traits: ClassVar = Traits(
-        class_names=("ProtobufConverter",),
-        options=OPTIONS,
-        java_package="io.confluent.connect.protobuf",
-        gives=frozenset({Kind.TYPED}),
-        registers=True,
+    traits: ClassVar = registered.traits(
+        "ProtobufConverter", "io.confluent.connect.protobuf", OPTIONS
     )
-
-    def __init__(self) -> None:
-        self.asked: RequestedSchemas | None = None
-        self._style: ProtobufStyle | None = None
-        self._fills_defaults = True
+    encoding: ClassVar = "Protobuf"
+    described: ClassVar = "Protobuf message"
+    unfit: ClassVar = (
+        "a value has no form in Protobuf",
+        "a list or a required field in it is null, or it is not a symbol of its enum",
+    )
+    unframe = staticmethod(unframed_messages)
+    _style: "ProtobufStyle | None" = None
+    _fills_defaults = True
 
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Set the registry, and how messages become columns; refuse if libraries are missing."""
@@ -109,44 +108,22 @@ class ProtobufConverter:
             INDEXED_UNIONS.of(properties),
         )
 
-    def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
-        """Read *column* as the messages of the schemas that its rows name."""
-        return registered.decode(column, self.asked, self._of_schema, unframed_messages)
-
-    def encode(self, column: pa.Array, schema: Schema | None = None) -> Column:
-        """Return *column* as messages of its schema, which is registered if it is new.
-
-        A value that no message can hold is bad.
-        """
+    def _form(self, schema: "ConnectSchema") -> Form:
         from kbackup.connect import protobuf_writing  # noqa: PLC0415
 
-        if isinstance(column.type, pa.JsonType):
-            return registered.only_null(column, "Protobuf")
-        if column.null_count == len(column):
-            return Column(pa.nulls(len(column), pa.binary()))
-        try:
-            found = connect.of(schema) or connect.of_arrow(column.type)
-            message = protobuf_writing.planned(
-                replace(found, optional=False), fills_defaults=self._fills_defaults
-            )
-        except ValueError as problem:
-            return registered.no_schema(column, "Protobuf message", problem)
-        bodies = protobuf_writing.encode_protobuf(column, message)
-        what = "a value has no form in Protobuf"
-        why = "a list or a required field in it is null, or it is not a symbol of its enum"
-        bad = registered.lost(bodies, column, what, why)
-        bodies = pc.if_else(column.is_valid(), bodies, pa.scalar(None, pa.binary()))
-        if bodies.null_count == len(bodies):  # nothing is written that would need a schema
-            return Column(bodies, bad=bad)
-        asked = registered.needed(self.asked)
+        message = protobuf_writing.planned(
+            replace(schema, optional=False), fills_defaults=self._fills_defaults
+        )
+
+        def write(column: pa.Array) -> pa.BinaryArray:
+            bodies = protobuf_writing.encode_protobuf(column, message)
+            bodies = pc.if_else(column.is_valid(), bodies, pa.scalar(None, pa.binary()))
+            return pc.binary_join_element_wise(pa.scalar(FIRST_MESSAGE), bodies, b"")
+
         name = f"{message.package}.{message.name}".removeprefix(".")
-        schema_id = asked.id_of(name, RegisteredSchema(PROTOBUF, message.text()))
-        first = pa.scalar(FIRST_MESSAGE, pa.binary())
-        messages = pc.binary_join_element_wise(first, bodies, b"")
-        return Column(framed(schema_id, messages), bad=bad)
+        return Form(name, RegisteredSchema(PROTOBUF, message.text()), write)
 
     def _of_schema(self, bodies: pa.BinaryArray, under: Under) -> Column:
-        """Return *bodies* with the Connect schema that corresponds to their message."""
         from kbackup.connect import protobuf_reading  # noqa: PLC0415
 
         found = under.of_kind(PROTOBUF)

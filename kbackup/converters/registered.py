@@ -6,7 +6,7 @@ each run of rows with the same schema.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,12 +24,13 @@ from kbackup.connect.registry import (
     settings_of,
     subject,
 )
-from kbackup.connect.registry.framing import Frames, alike, unframed
-from kbackup.connect.schema import ConnectSchema
-from kbackup.converters import PART, TOPIC
+from kbackup.connect.registry.framing import Frames, alike, framed, unframed
+from kbackup.connect.schema import ConnectSchema, of, of_arrow
+from kbackup.converters import PART, TOPIC, Traits
 from kbackup.errors import ConfigurationError, RegistryError
 from kbackup.java import jackson
-from kbackup.records import Bad, Column, Encoded, all_bad, bad_where
+from kbackup.options import Option, Unsupported
+from kbackup.records import Bad, Column, Encoded, Kind, Schema, all_bad, bad_where
 
 _DO: Final = "choose the converter that fits what producers write, or keep full records"
 
@@ -104,34 +105,6 @@ def needed(asked: RequestedSchemas | None) -> RequestedSchemas:
     )
 
 
-def only_null(column: pa.Array, kind: str) -> Column:
-    """Return the nulls of *column*, JSON whose other values cannot be written as *kind*: bad."""
-    return all_bad(
-        jackson.without_null(column.storage),
-        f"JSON without a schema cannot be written as {kind}",
-        f"a value of {kind} needs a schema, and the file has none",
-        "choose value.converter=json, or string for keys",
-    )
-
-
-def no_schema(column: pa.Array, what: str, problem: ValueError) -> Column:
-    """Return the nulls of *column*, for whose type there is no *what*, such as "Avro schema"."""
-    do = "choose the converter that the backup was written with"
-    return all_bad(column, f"values of type {column.type} have no {what}", str(problem), do)
-
-
-def lost(written: pa.Array, column: pa.Array, what: str, why: str) -> tuple[Bad, ...]:
-    """Return the rows of *column* that have a value, and have become null in *written*."""
-    wrong = pc.and_(written.is_null(), column.is_valid())
-    return bad_where(wrong, what, why, "repair the object, or leave it out")
-
-
-def rows_of(column: pa.Array) -> pa.Int64Array:
-    """Return the number of each row of *column*, null where it is null."""
-    rows = pa.array(range(len(column)), pa.int64())
-    return pc.if_else(column.is_valid(), rows, pa.scalar(None, pa.int64()))
-
-
 def bad_rows(wrong: Mapping[int, str], what: str, do: str = _DO) -> tuple[Bad, ...]:
     """Return the rows that are bad, in order: the reason of each in *wrong*, and what all share."""
     return tuple(Bad(row, what, why, do) for row, why in sorted(wrong.items()))
@@ -159,6 +132,83 @@ Decode = Callable[[pa.BinaryArray, Under], Column]
 """Turns values without their prefixes, none of them null, and their schema into a column."""
 
 
+class Form(NamedTuple):
+    """How values of one schema are written.
+
+    Attributes:
+        record: The name of the record, for the subject of the schema.
+        schema: What is registered.
+        write: Encodes them without their prefixes, null where that cannot be.
+    """
+
+    record: str | None
+    schema: RegisteredSchema
+    write: Callable[[pa.Array], pa.BinaryArray]
+
+
+def traits(class_name: str, package: str, options: tuple[Option[Any] | Unsupported, ...]) -> Traits:
+    """Return the traits of such a converter."""
+    return Traits(frozenset({Kind.TYPED}), (class_name,), package, options, registers=True)
+
+
+class RegisteredConverter:
+    """Columns under schemas of Connect, whose versions are those of the registry.
+
+    Attributes:
+        encoding: What values are written as, such as "Avro".
+        described: What schemas are, such as "Avro schema".
+        unfit: What is wrong with a value that cannot be written, and why.
+    """
+
+    encoding: ClassVar[str]
+    described: ClassVar[str]
+    unfit: ClassVar[tuple[str, str]]
+    unframe = staticmethod(unframed)
+
+    def __init__(self) -> None:
+        self.asked: RequestedSchemas | None = None
+
+    def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
+        """Read *column* with the schemas that its rows name."""
+        return decode(column, self.asked, self._of_schema, self.unframe)
+
+    def encode(self, column: pa.Array, schema: Schema | None = None) -> Column:
+        """Return *column* with its schema, which is registered if it is new.
+
+        A value that does not fit its schema, or has none, is bad.
+        """
+        if isinstance(column.type, pa.JsonType):
+            return all_bad(
+                jackson.without_null(column.storage),
+                f"JSON without a schema cannot be written as {self.encoding}",
+                f"a value of {self.encoding} needs a schema, and the file has none",
+                "choose value.converter=json, or string for keys",
+            )
+        if column.null_count == len(column):
+            return Column(pa.nulls(len(column), pa.binary()))
+        try:
+            form = self._form(of(schema) or of_arrow(column.type, optional=False))
+        except ValueError as problem:
+            what = f"values of type {column.type} have no {self.described}"
+            do = "choose the converter that the backup was written with"
+            return all_bad(column, what, str(problem), do)
+        bodies = form.write(column)
+        lost = pc.and_(bodies.is_null(), column.is_valid())
+        bad = bad_where(lost, *self.unfit, "repair the object, or leave it out")
+        if bodies.null_count == len(bodies):  # nothing is written that would need a schema
+            return Column(bodies, bad=bad)
+        schema_id = needed(self.asked).id_of(form.record, form.schema)
+        return Column(framed(schema_id, bodies), bad=bad)
+
+    def _of_schema(self, bodies: pa.BinaryArray, under: Under) -> Column:
+        """Return *bodies* with the Connect schema that corresponds to theirs."""
+        raise NotImplementedError
+
+    def _form(self, schema: ConnectSchema) -> Form:
+        """Return how values are written; a ``ValueError`` says why they cannot be."""
+        raise NotImplementedError
+
+
 @dataclass(slots=True)
 class _Group:
     """The rows of one schema: their column, and how many of them have been used."""
@@ -171,7 +221,7 @@ def decode(
     column: pa.BinaryArray,
     asked: RequestedSchemas | None,
     of_schema: Decode,
-    unframe: Callable[[pa.BinaryArray], Frames] = unframed,
+    unframe: Callable[[pa.BinaryArray], Frames],
 ) -> Sequence[Column]:
     """Return *column* as `kbackup.converters.Converter.decode` does.
 
