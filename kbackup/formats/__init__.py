@@ -289,14 +289,57 @@ class HasIndex(Protocol):
         ...
 
 
-class OnlyRead:
-    """The writing half of a format that writes nothing.
+class FileFormat:
+    """What our formats have in common: they refuse a view that is not among their traits.
 
     Attributes:
         name: What the format is registered as.
+        ending: The extension of its files, where that is one alone.
     """
 
     name: ClassVar[str]
+    ending: ClassVar[str]
+    traits: ClassVar[Traits]
+
+    def extension(self, options: FormatOptions) -> str:  # noqa: ARG002
+        """Return the extension: `Format.extension`."""
+        return self.ending
+
+    def reads(self, extension: str, options: FormatOptions) -> bool:
+        """Whether *extension* is that one: `Format.reads`."""
+        return extension == self.extension(options)
+
+    def writer(
+        self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None = None
+    ) -> Writer:
+        """Begin a file: `Format.writer`."""
+        self._check(view)
+        return self._writer(file, view, options, schema)
+
+    def read(
+        self, file: BinaryIO, view: View, extension: str, options: FormatOptions
+    ) -> Iterator[pa.RecordBatch]:
+        """Read a file, and check it while reading: `Format.read`."""
+        self._check(view)
+        return self._read(file, view, extension, options)
+
+    def _check(self, view: View) -> None:
+        if view not in self.traits.views:
+            raise refuse_view(self.name, view)
+
+    def _writer(
+        self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None
+    ) -> Writer:
+        raise NotImplementedError
+
+    def _read(
+        self, file: BinaryIO, view: View, extension: str, options: FormatOptions
+    ) -> Iterator[pa.RecordBatch]:
+        raise NotImplementedError
+
+
+class OnlyRead(FileFormat):
+    """The writing half of a format that writes nothing."""
 
     def refuses(
         self,

@@ -24,12 +24,12 @@ from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import (
     COLUMNS,
     HEADERS_SCHEMA,
+    FileFormat,
     FormatOptions,
     Traits,
     choose,
     column_schema,
     null_keys,
-    refuse_view,
 )
 from kbackup.formats.avro_blocks import AvroBlock, BlockReader, BlockWriter
 from kbackup.naming import View
@@ -166,12 +166,14 @@ EXTENSION: Final = ".avro"
 """The same for every codec."""
 
 
-class AvroFormat:
+class AvroFormat(FileFormat):
     """Avro containers; each batch has one column.
 
     It writes columns with a Connect schema, and plain columns as if they were optional.
     """
 
+    name: ClassVar = "avro"
+    ending: ClassVar = EXTENSION
     traits: ClassVar = Traits(
         class_names=("AvroFormat",),
         options=OPTIONS,
@@ -182,14 +184,6 @@ class AvroFormat:
         needs_schema=True,
         encodings=frozenset({AVRO}),
     )
-
-    def extension(self, options: FormatOptions) -> str:  # noqa: ARG002
-        """Return ``.avro``."""
-        return EXTENSION
-
-    def reads(self, extension: str, options: FormatOptions) -> bool:  # noqa: ARG002
-        """Whether *extension* is ``.avro``."""
-        return extension == EXTENSION
 
     def refuses(
         self,
@@ -211,31 +205,14 @@ class AvroFormat:
             *_too_many_empty_items(values, view),
         ]
 
-    def writer(
-        self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None = None
+    def _writer(
+        self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None
     ) -> "AvroWriter":
-        """Begin a file of values, keys or headers."""
-        if view not in COLUMNS:
-            raise refuse_view("avro", view)
         return AvroWriter(file, view, options, schema)
 
-    def read(
-        self,
-        file: BinaryIO,
-        view: View,
-        extension: str,  # noqa: ARG002
-        options: FormatOptions,
+    def _read(
+        self, file: BinaryIO, view: View, _extension: str, options: FormatOptions
     ) -> Iterator[pa.RecordBatch]:
-        """Read a file of values, keys or headers, a block at a time.
-
-        A column of values or keys has the Connect schema that corresponds to the file's.
-
-        Raises:
-            CorruptObjectError: If it is not an Avro container, is truncated within a block, or
-                its blocks do not match its schema.
-        """
-        if view not in COLUMNS:
-            raise refuse_view("avro", view)
         return _read(file, view, options)
 
     def table(
@@ -345,6 +322,7 @@ def _empty_items(kind: pa.DataType) -> tuple[ConnectSchema, Callable[[bytes, int
 
 
 def _read(file: BinaryIO, view: View, options: FormatOptions) -> Iterator[pa.RecordBatch]:
+    """Yield values, keys or headers, a block at a time, under Connect's schema for the file's."""
     blocks = BlockReader(file, options.max_record_bytes)
     try:
         schema = avro_reading.connect_schema(blocks.schema)

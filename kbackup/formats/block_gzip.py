@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from kbackup.connect.tables import Files, TableColumn
 from kbackup.errors import ConfigurationError
-from kbackup.formats import FormatOptions, Traits, codecs, json_lines, refuse_view
+from kbackup.formats import FileFormat, FormatOptions, Traits, codecs, json_lines
 from kbackup.formats.block_index import BlockIndex, IndexedBlock
 from kbackup.formats.codecs import GZIP, Codec, Compressor
 from kbackup.formats.separated import LEVEL, all_with, bytes_of, nulls, read_rows
@@ -54,12 +54,13 @@ _NEWLINE: Final = b"\n"
 _SCHEMA: Final = pa.schema([("value", pa.binary())])
 
 
-class BlockGzipFormat:
+class BlockGzipFormat(FileFormat):
     """Values as lines, in blocks; each batch has one binary column, ``value``.
 
     Its files are named by the date of their upload, each with an index beside it.
     """
 
+    name: ClassVar = "block_gzip"
     traits: ClassVar = Traits(
         class_names=("BlockGZIPFileWriter",),
         options=OPTIONS,
@@ -94,32 +95,14 @@ class BlockGzipFormat:
         """Refuse null, which would be read back as empty."""
         return nulls(values, "value", "a line")
 
-    def writer(
-        self,
-        file: BinaryIO,
-        view: View,
-        options: FormatOptions,
-        schema: Schema | None = None,  # noqa: ARG002
+    def _writer(
+        self, file: BinaryIO, _view: View, options: FormatOptions, _schema: Schema | None
     ) -> "BlockGzipWriter":
-        """Begin a file of values."""
-        if view is not View.VALUE:
-            raise refuse_view("block_gzip", view)
         return BlockGzipWriter(file, options)
 
-    def read(
-        self,
-        file: BinaryIO,
-        view: View,
-        extension: str,
-        options: FormatOptions,
+    def _read(
+        self, file: BinaryIO, _view: View, extension: str, options: FormatOptions
     ) -> Iterator[pa.RecordBatch]:
-        """Read a file of values, or some of its blocks.
-
-        Raises:
-            CorruptObjectError: If its gzip is damaged, or its last line has no end.
-        """
-        if view is not View.VALUE:
-            raise refuse_view("block_gzip", view)
         rows = read_rows(file, _NEWLINE, codecs.of_extension(extension) or GZIP, options)
         return (pa.RecordBatch.from_arrays([each], schema=_SCHEMA) for each in rows)
 

@@ -14,7 +14,7 @@ from typing import BinaryIO, ClassVar, Final
 import pyarrow as pa
 
 from kbackup.errors import ConfigurationError
-from kbackup.formats import COLUMNS, FormatOptions, Traits, codecs, refuse_view, separated
+from kbackup.formats import COLUMNS, FileFormat, FormatOptions, Traits, codecs, separated
 from kbackup.formats.separated import (
     SeparatedWriter,
     all_with,
@@ -62,16 +62,16 @@ OPTIONS: Final = (*separated.OPTIONS, EXTENSION, SEPARATOR, REFUSES)
 
 
 _log = logging.getLogger(__name__)
-_VIEWS = frozenset({View.VALUE, View.KEY})
 
 
-class ByteArrayFormat:
+class ByteArrayFormat(FileFormat):
     """Raw bytes with a separator; each batch has one binary column, ``value`` or ``key``."""
 
+    name: ClassVar = "bytes"
     traits: ClassVar = Traits(
         class_names=("ByteArrayFormat",),
         options=OPTIONS,
-        views=_VIEWS,
+        views=frozenset({View.VALUE, View.KEY}),
         takes=frozenset({Kind.BYTES}),
         assumed={View.VALUE: "bytes", View.KEY: "bytes"},
         splits_at=SEPARATOR.name,
@@ -98,30 +98,15 @@ class ByteArrayFormat:
         ]
         return sorted(bad, key=lambda each: each.row)
 
-    def writer(
-        self,
-        file: BinaryIO,
-        view: View,
-        options: FormatOptions,
-        schema: Schema | None = None,  # noqa: ARG002
+    def _writer(
+        self, file: BinaryIO, view: View, options: FormatOptions, _schema: Schema | None
     ) -> "ByteArrayWriter":
-        """Begin a file of values or keys."""
-        if view not in _VIEWS:
-            raise refuse_view("bytes", view)
         return ByteArrayWriter(file, view, options)
 
-    def read(
+    def _read(
         self, file: BinaryIO, view: View, extension: str, options: FormatOptions
     ) -> Iterator[pa.RecordBatch]:
-        """Read a file of values or keys.
-
-        A flipped bit cannot be detected here, unless the file is compressed.
-
-        Raises:
-            CorruptObjectError: If it does not end with the separator, or its gzip is damaged.
-        """
-        if view not in _VIEWS:
-            raise refuse_view("bytes", view)
+        # a flipped bit cannot be detected here, unless the file is compressed
         schema = pa.schema([(COLUMNS[view], pa.binary())])
         rows = read_rows(file, separator(options), codecs.of_extension(extension), options)
         return (pa.RecordBatch.from_arrays([each], schema=schema) for each in rows)

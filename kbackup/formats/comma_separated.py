@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from kbackup.errors import ConfigurationError, CorruptObjectError
-from kbackup.formats import FormatOptions, OnlyRead, Traits, codecs, refuse_view
+from kbackup.formats import FormatOptions, OnlyRead, Traits, codecs
 from kbackup.java import jackson
 from kbackup.naming import View
 from kbackup.options import Unsupported, boolean, given, integer, other_than, text, true, words
@@ -139,6 +139,7 @@ class CsvFormat(OnlyRead):
     """CSV; each batch that is read has the column ``value``, ``pa.json_()``."""
 
     name: ClassVar = "csv"
+    ending: ClassVar = _EXTENSION
     traits: ClassVar = Traits(
         class_names=("CsvFormat",),
         options=OPTIONS,
@@ -149,26 +150,13 @@ class CsvFormat(OnlyRead):
     )
     check_options = staticmethod(check)
 
-    def extension(self, options: FormatOptions) -> str:  # noqa: ARG002
-        """Return ``.csv``."""
-        return _EXTENSION
-
     def reads(self, extension: str, options: FormatOptions) -> bool:  # noqa: ARG002
         """Whether *extension* is ``.csv``, however compressed."""
         return codecs.without(extension) == _EXTENSION
 
-    def read(
-        self, file: BinaryIO, view: View, extension: str, options: FormatOptions
+    def _read(
+        self, file: BinaryIO, _view: View, extension: str, options: FormatOptions
     ) -> Iterator[pa.RecordBatch]:
-        """Read a file of values.
-
-        Raises:
-            CorruptObjectError: If rows differ in their number of fields, two fields have one name,
-                a quote is not closed, a row is longer than `_BLOCK_BYTES`, or the compression is
-                damaged.
-        """
-        if view is not View.VALUE:
-            raise refuse_view(self.name, view)
         return _read(file, codecs.of_extension(extension), options)
 
 

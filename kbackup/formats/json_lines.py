@@ -25,11 +25,11 @@ from kbackup.errors import CorruptObjectError
 from kbackup.formats import (
     COLUMNS,
     HEADERS,
+    FileFormat,
     FormatOptions,
     Traits,
     codecs,
     null_keys,
-    refuse_view,
     separated,
 )
 from kbackup.formats.codecs import Codec
@@ -147,7 +147,7 @@ _EXTENSION: Final = ".json"
 _NEWLINE: Final = b"\n"
 
 
-class JsonFormat:
+class JsonFormat(FileFormat):
     """JSON lines; each batch has one column.
 
     It writes ``value`` and ``key`` from ``pa.json_()``, ``string`` or ``binary``, which becomes
@@ -155,6 +155,7 @@ class JsonFormat:
     ``pa.json_()``, with ``null`` as null, and `HEADERS`.
     """
 
+    name: ClassVar = "json"
     traits: ClassVar = Traits(
         class_names=("JsonFormat",),
         options=OPTIONS,
@@ -188,30 +189,15 @@ class JsonFormat:
         why = "its converter did not write it in one line"
         return [Bad(row, what, why) for row in all_with(values.storage, _NEWLINE)]
 
-    def writer(
-        self,
-        file: BinaryIO,
-        view: View,
-        options: FormatOptions,
-        schema: Schema | None = None,
+    def _writer(
+        self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None
     ) -> "JsonWriter":
-        """Begin a file of values, keys or headers."""
-        if view not in COLUMNS:
-            raise refuse_view("json", view)
         return JsonWriter(file, view, options, schema)
 
-    def read(
+    def _read(
         self, file: BinaryIO, view: View, extension: str, options: FormatOptions
     ) -> Iterator[pa.RecordBatch]:
-        """Read a file of values, keys or headers.
-
-        The text of a value or key is kept unchanged.  A flipped bit is detected only if the line
-        is no longer JSON, or the file is compressed.
-
-        Raises:
-            CorruptObjectError: If a line is not one JSON value, the last one has no newline, or
-                the gzip is damaged.
-        """
+        # a flipped bit is detected only if the line is no longer JSON, or the file is compressed
         return whole(self.salvage(file, view, extension, options))
 
     def salvage(
@@ -222,8 +208,7 @@ class JsonFormat:
         Raises:
             CorruptObjectError: If the last line has no newline, or the gzip is damaged.
         """
-        if view not in COLUMNS:
-            raise refuse_view("json", view)
+        self._check(view)
         return _salvaged(file, view, codecs.of_extension(extension), options)
 
     def table(self, file: BinaryIO, view: View, extension: str, options: FormatOptions) -> Files:

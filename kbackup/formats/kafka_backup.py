@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 
 from kbackup.errors import CorruptObjectError, UnsupportedObjectError, counted
 from kbackup.files import Section
-from kbackup.formats import FormatOptions, OnlyRead, Traits, codecs, refuse_view
+from kbackup.formats import FormatOptions, OnlyRead, Traits, codecs
 from kbackup.naming import View
 from kbackup.records import ANY_KIND, HEADER, SCHEMA, Facts, TimestampType
 
@@ -184,14 +184,11 @@ class KafkaBackupFormat(OnlyRead):
     """Segments; each batch that is read has ``records.SCHEMA``."""
 
     name: ClassVar = "kafka_backup"
+    ending: ClassVar = ".bin.lz4"  # the one of its extensions that no other format reads
     traits: ClassVar = Traits(
         views=frozenset({View.RECORD}), takes=ANY_KIND, has_checksum=True, reads_only=True
     )
     extent_bytes: ClassVar[int] = _HEAD.size
-
-    def extension(self, options: FormatOptions) -> str:  # noqa: ARG002
-        """Return the one of its extensions that no other format reads."""
-        return ".bin.lz4"
 
     def reads(self, extension: str, options: FormatOptions) -> bool:  # noqa: ARG002
         """Whether *extension* is that of a segment; without ``format.class`` most are bytes."""
@@ -204,23 +201,10 @@ class KafkaBackupFormat(OnlyRead):
             return None
         return Facts(first, last, records, None, None, "")
 
-    def read(
-        self,
-        file: BinaryIO,
-        view: View,
-        extension: str,  # noqa: ARG002  # the header says how it is compressed
-        options: FormatOptions,
+    def _read(
+        self, file: BinaryIO, _view: View, _extension: str, options: FormatOptions
     ) -> Iterator[pa.RecordBatch]:
-        """Read a segment; no row of it is yielded before its checksum has been compared.
-
-        Raises:
-            CorruptObjectError: If it is not a segment, cut short, altered, or holds a record of
-                more than ``max_record_bytes``.
-            UnsupportedObjectError: If it is JSON, a segment of another version or compression, or
-                one compressed with LZ4 that memory cannot hold.
-        """
-        if view is not View.RECORD:
-            raise refuse_view(self.name, view)
+        # the header says how it is compressed
         return _read(file, options.max_record_bytes)
 
 
@@ -245,6 +229,7 @@ class _Head(NamedTuple):
 
 
 def _read(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a segment, none of them before its checksum has been compared."""
     head, size = _checked(file)
     body = Section(file, _HEAD.size, size)
     read, last = 0, None

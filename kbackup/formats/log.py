@@ -25,7 +25,7 @@ from kbackup.batches import CODEC_BITS, CONTROL, BatchError, Batches, crc32c, wa
 from kbackup.batches.decoding import decoded
 from kbackup.batches.plain import Why
 from kbackup.errors import CorruptObjectError
-from kbackup.formats import FormatOptions, OnlyRead, Traits, codecs, corrupt, refuse_view
+from kbackup.formats import FormatOptions, OnlyRead, Traits, codecs, corrupt
 from kbackup.naming import View
 from kbackup.records import ANY_KIND, NO_TIMESTAMP
 
@@ -62,18 +62,11 @@ class LogFormat(OnlyRead):
     """Files of batches; rows of ``records.SCHEMA`` when they are read as any other."""
 
     name: ClassVar = "log"
+    ending: ClassVar = ".log.zst"
     traits: ClassVar = Traits(
         views=frozenset({View.RECORD}), takes=ANY_KIND, has_checksum=True, reads_only=True,
         stores_batches=True,
     )  # fmt: skip
-
-    def extension(self, options: FormatOptions) -> str:  # noqa: ARG002
-        """Return the only one."""
-        return ".log.zst"
-
-    def reads(self, extension: str, options: FormatOptions) -> bool:  # noqa: ARG002
-        """Whether *extension* is that one."""
-        return extension == ".log.zst"
 
     def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:
         """Return what the index says besides its entries."""
@@ -112,24 +105,9 @@ class LogFormat(OnlyRead):
         except BatchError as error:
             raise _bad(error) from None
 
-    def read(
-        self,
-        file: BinaryIO,
-        view: View,
-        extension: str,  # noqa: ARG002
-        options: FormatOptions,
+    def _read(
+        self, file: BinaryIO, _view: View, _extension: str, options: FormatOptions
     ) -> Iterator[pa.RecordBatch]:
-        """Read a file as rows, and check it while reading.
-
-        Raises:
-            CorruptObjectError: If it is not as it was written.  What batches hold is yielded
-                before that where only the index is damaged.
-        """
-        if view is not View.RECORD:
-            raise refuse_view(self.name, view)
-        return self._rows(file, options)
-
-    def _rows(self, file: BinaryIO, options: FormatOptions) -> Iterator[pa.RecordBatch]:
         for some in self.batches(file, options):
             yield from self.rows(some, options)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kbackup.connect.tables import Files, TableColumn, struct
-from kbackup.formats import COLUMNS, FormatOptions, Traits, choose, null_keys
+from kbackup.formats import COLUMNS, FileFormat, FormatOptions, Traits, choose, null_keys
 from kbackup.formats.parquet_records import FORMAT_VERSION, METADATA_PREFIX, RowGroups, read_records
 from kbackup.formats.parquet_values import ValueWriter, read_values
 from kbackup.naming import View
@@ -128,9 +128,10 @@ _SETTINGS: Final[dict[str, Any]] = {
 }
 
 
-class ParquetFormat:
+class ParquetFormat(FileFormat):
     """Parquet: full records, each batch of ``records.SCHEMA``, or one view of them."""
 
+    name: ClassVar = "parquet"
     traits: ClassVar = Traits(
         class_names=("ParquetFormat",),
         options=OPTIONS,
@@ -172,14 +173,9 @@ class ParquetFormat:
             return [Bad(row, "a key has no schema", why, do) for row in range(len(values))]
         return null_keys(values) if view is View.KEY else ()
 
-    def writer(
-        self,
-        file: BinaryIO,
-        view: View,
-        options: FormatOptions,
-        schema: Schema | None = None,
+    def _writer(
+        self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None
     ) -> "RecordWriter | ValueWriter":
-        """Begin a file of full records, or of values, keys or headers."""
         if view is not View.RECORD:
             return ValueWriter(file, view, schema, *_ARROW_CODECS[CODEC.of(options.values)])
         return RecordWriter(file, *_ARROW_CODECS[CODEC.of(options.values)])
@@ -197,18 +193,9 @@ class ParquetFormat:
             if name.startswith(METADATA_PREFIX)
         }
 
-    def read(
-        self,
-        file: BinaryIO,
-        view: View,
-        extension: str,  # noqa: ARG002
-        options: FormatOptions,
+    def _read(
+        self, file: BinaryIO, view: View, _extension: str, options: FormatOptions
     ) -> Iterator[pa.RecordBatch]:
-        """Read a file, and check it while reading.
-
-        Raises:
-            CorruptObjectError: If the file is not as it was written, or of a later version.
-        """
         if view is not View.RECORD:
             return read_values(file, view)
         return read_records(file, options.max_record_bytes, options.columns)

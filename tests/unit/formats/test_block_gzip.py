@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbackup.errors import ConfigurationError, CorruptObjectError, ObjectKeyError
-from kbackup.formats import FormatOptions
+from kbackup.formats import FormatOptions, HasIndex
 from kbackup.formats.block_gzip import BlockGzipFormat
 from kbackup.formats.block_index import BlockIndex
 from kbackup.naming import (
@@ -40,6 +40,7 @@ def written(
     writer = FORM.writer(file, View.VALUE, options)
     writer.write(pa.record_batch([pa.array(rows, pa.binary())], ["value"]))
     writer.close({})
+    assert isinstance(writer, HasIndex)
     index = BlockIndex.from_bytes(writer.index(first_offset), first_offset)
     return file.getvalue(), index
 
