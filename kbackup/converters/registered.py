@@ -6,7 +6,7 @@ each run of rows with the same schema.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +18,6 @@ from kbackup.connect.registry import (
     URL,
     VALUE_STRATEGY,
     RegisteredSchema,
-    Registry,
     check_installed,
     connect,
     settings_of,
@@ -32,6 +31,9 @@ from kbackup.java import jackson
 from kbackup.options import Option, Unsupported
 from kbackup.records import Bad, Column, Encoded, Kind, Schema, all_bad, bad_where
 
+if TYPE_CHECKING:
+    from kbackup.connect.registry.client import RegistryClient
+
 _DO: Final = "choose the converter that fits what producers write, or keep full records"
 
 
@@ -39,7 +41,7 @@ _DO: Final = "choose the converter that fits what producers write, or keep full 
 class RequestedSchemas:
     """A registry, and the records whose schemas are requested; no topic is an empty one."""
 
-    registry: Registry
+    registry: "RegistryClient"
     topic: str
     part: str
     strategy: str
@@ -287,7 +289,7 @@ def decode(
 
 
 def _of_one_schema(
-    schema_id: int, bodies: pa.BinaryArray, registry: Registry, of_schema: Decode
+    schema_id: int, bodies: pa.BinaryArray, registry: "RegistryClient", of_schema: Decode
 ) -> Column | None:
     """Return the column of rows that all have one schema; None if it cannot be used."""
     try:
@@ -303,7 +305,7 @@ def _of_one_schema(
 def _group(
     bodies: pa.BinaryArray,
     rows: pa.Array,
-    registry: Registry,
+    registry: "RegistryClient",
     of_schema: Decode,
     schema_id: int,
     message: bytes,

@@ -11,7 +11,7 @@ refers to is registered first.
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from kbackup.catalog import schemas
 from kbackup.catalog.schemas import KeptSchema, SchemaIndex, SchemaUse
@@ -21,7 +21,6 @@ from kbackup.connect.registry import (
     READONLY,
     READONLY_OVERRIDE,
     RegisteredSchema,
-    Registry,
     connect,
 )
 from kbackup.errors import RefusedError, RegistryError
@@ -31,6 +30,9 @@ from kbackup.restore.plan import RestorePlan
 from kbackup.runs import wiring
 from kbackup.runs.report import Summary
 from kbackup.stores import Store
+
+if TYPE_CHECKING:
+    from kbackup.connect.registry.client import RegistryClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def subjects(kept: KeptSchema, target: str) -> dict[str, int]:
     return {f"{target}-{use.part}": min(kept.versions.values())}
 
 
-def _check_plan(registry: Registry, found: _SchemaPlan) -> tuple[str, ...]:
+def _check_plan(registry: "RegistryClient", found: _SchemaPlan) -> tuple[str, ...]:
     """Ask what can be asked before anything is changed."""
     registry.schema(0)  # nobody's id: whether it answers, and its user may read
     names = {name for each in found.schemas for name in each.subjects}
@@ -138,7 +140,7 @@ def _two_meanings(use: SchemaUse, keys: Iterable[str]) -> RefusedError:
 
 @dataclass(slots=True)
 class _Registering:
-    registry: Registry
+    registry: "RegistryClient"
     _imports: dict[str, bool] = field(default_factory=dict)
     _known: dict[str, RegisteredSchema] = field(default_factory=dict)  # by digest in the source
 

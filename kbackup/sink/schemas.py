@@ -13,7 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 import pyarrow as pa
@@ -27,7 +27,6 @@ from kbackup.connect.registry import (
     AVRO,
     JSON,
     RegisteredSchema,
-    Registry,
     RegistrySettings,
     connect,
 )
@@ -39,6 +38,9 @@ from kbackup.records import TopicPartition
 from kbackup.runs.report import Summary
 from kbackup.spark.channel import TaskChannel
 from kbackup.stores import Store
+
+if TYPE_CHECKING:
+    from kbackup.connect.registry.client import RegistryClient
 
 MOST: Final = 20
 """Bodies that are tried: the more, the less likely it is that all of them fit by chance."""
@@ -275,7 +277,7 @@ def _is_of(use: SchemaUse, subject: str) -> bool:
     return use.part == "value" or subject.startswith(f"{use.topic}-")
 
 
-def holds(registry: Registry, samples: Samples, layout: Layout) -> bool:
+def holds(registry: "RegistryClient", samples: Samples, layout: Layout) -> bool:
     """Whether a registry has what the backup has under the same ids."""
     for use, keys in samples:
         found = registry.schema(use.id)

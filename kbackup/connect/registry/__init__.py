@@ -1,6 +1,6 @@
 """Schema registries with Confluent's interface, independent of the client library.
 
-A converter asks a `Registry` for the schema of the id in a record, and for the version that
+A converter asks a registry for the schema of the id in a record, and for the version that
 the schema has under the record's subject; a restore registers schemas again.  Answers are kept
 for the life of the process, because a registry never changes the meaning of an id; only one that
 is set up anew does, and whoever finds that out has the answers forgotten.
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from kbackup.errors import ConfigurationError, with_extra
@@ -32,6 +32,9 @@ from kbackup.options import (
     true,
     words,
 )
+
+if TYPE_CHECKING:
+    from kbackup.connect.registry.client import RegistryClient
 
 AVRO: Final = "AVRO"
 JSON: Final = "JSON"
@@ -158,70 +161,6 @@ class RegistrySettings:
         return without_user(", ".join(self.urls))
 
 
-class Registry(Protocol):
-    """A connection to a registry.  Threads may share it.
-
-    Every method raises `kbackup.errors.RegistryError` if the registry does not answer, or refuses,
-    after as many retries as the settings allow.
-    """
-
-    def schema(self, schema_id: int) -> RegisteredSchema | None:
-        """Return the schema with *schema_id*, None if the registry does not know it."""
-        ...
-
-    def forget(self) -> None:
-        """Forget all answers: the registry may have been set up anew."""
-        ...
-
-    def version(self, schema_id: int, subject: str) -> int | None:
-        """Return the version of a schema under *subject*, None if it has none there."""
-        ...
-
-    def versions(self, schema_id: int) -> Mapping[str, int]:
-        """Return the subjects that a schema is registered under, with its version in each."""
-        ...
-
-    def register(self, subject: str, schema: RegisteredSchema) -> int:
-        """Return the id of *schema* under *subject*, registering it if it is not there yet.
-
-        What it refers to must be registered already.
-        """
-        ...
-
-    def find(self, subject: str, schema: RegisteredSchema) -> int | None:
-        """Return the id of *schema* under *subject*, None if it is not registered there."""
-        ...
-
-    def put(self, subject: str, schema: RegisteredSchema, schema_id: int, version: int) -> int:
-        """Register *schema* under an id and a version of the caller's choice; return its id.
-
-        The subject must be in the mode `IMPORT`.
-        """
-        ...
-
-    def versions_of(self, subject: str) -> list[int]:
-        """Return the versions that a subject has; none if there is no such subject."""
-        ...
-
-    def is_compatible(self, subject: str, schema: RegisteredSchema) -> bool:
-        """Whether *subject* would take *schema* after the newest that it has."""
-        ...
-
-    def mode(self, subject: str | None = None) -> str | None:
-        """Return the mode of a subject, or of the registry.
-
-        None if the subject has none of its own, or the registry knows no modes.
-        """
-        ...
-
-    def set_mode(self, subject: str, mode: str | None) -> None:
-        """Set the mode of a subject; None for that of the registry.
-
-        Where a subject's own mode cannot be removed, None sets it to the registry's.
-        """
-        ...
-
-
 NEEDED: Final = ("attr", "authlib", "cachetools", "certifi", "httpx2")
 """What the client imports, of the extra ``registry``."""
 
@@ -240,7 +179,7 @@ def not_installed(why: str) -> ConfigurationError:
 
 
 @lru_cache(16)
-def connect(settings: RegistrySettings) -> Registry:
+def connect(settings: RegistrySettings) -> "RegistryClient":
     """Return the connection with *settings*; it makes no request until a method is called.
 
     The converters of all partitions in a process share one connection and its answers.

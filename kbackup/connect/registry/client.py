@@ -44,7 +44,7 @@ _PASSING: Final = (408, 429, 500, 502, 503, 504)
 
 
 class RegistryClient:
-    """One registry, and all of its answers so far.
+    """One registry, and all of its answers so far.  Threads may share it.
 
     The time for a question is bounded: after its first repetition it is asked again only if it is
     younger than one answer may take.  A registry that lets a question wait to the end is not asked
@@ -53,6 +53,10 @@ class RegistryClient:
     Args:
         settings: How to connect.
         now: The time in seconds, of a clock that never goes back.
+
+    Raises:
+        RegistryError: From every method, if the registry does not answer, or refuses, after as many
+            retries as the settings allow.
     """
 
     def __init__(
@@ -89,7 +93,7 @@ class RegistryClient:
             return self._schemas[schema_id]
 
     def forget(self) -> None:
-        """Forget all answers: `Registry.forget`."""
+        """Forget all answers: the registry may have been set up anew."""
         with self._lock:
             for answers in (self._schemas, self._versions, self._ids, self._referred):
                 answers.clear()
@@ -113,7 +117,10 @@ class RegistryClient:
             return self._versions[schema_id]
 
     def register(self, subject: str, schema: RegisteredSchema) -> int:
-        """Return the id of *schema* under *subject*: `Registry.register`."""
+        """Return the id of *schema* under *subject*, registering it if it is not there yet.
+
+        What it refers to must be registered already.
+        """
         with self._lock:
             if (subject, schema) not in self._ids:
                 found = self._asked(
@@ -144,7 +151,10 @@ class RegistryClient:
             return self._ids[subject, schema]
 
     def put(self, subject: str, schema: RegisteredSchema, schema_id: int, version: int) -> int:
-        """Register *schema* under an id and a version of the caller's choice: `Registry.put`."""
+        """Register *schema* under an id and a version of the caller's choice; return its id.
+
+        The subject must be in the mode `IMPORT`.
+        """
         body = {**_given(schema).to_dict(), "id": schema_id, "version": version}
         path = f"subjects/{quote(subject, safe='')}/versions"
         rest: Any = self._client._rest_client  # noqa: SLF001  (its own method takes no id)
@@ -176,7 +186,10 @@ class RegistryClient:
         return found is not False
 
     def mode(self, subject: str | None = None) -> str | None:
-        """Return the mode of a subject, or of the registry: `Registry.mode`."""
+        """Return the mode of a subject, or of the registry.
+
+        None if the subject has none of its own, or the registry knows no modes.
+        """
 
         def ask() -> Any:
             try:
@@ -192,7 +205,10 @@ class RegistryClient:
             return self._asked(f"for the mode of {subject or 'all subjects'}", ask)
 
     def set_mode(self, subject: str, mode: str | None) -> None:
-        """Set the mode of a subject; None for that of the registry: `Registry.set_mode`."""
+        """Set the mode of a subject; None for that of the registry.
+
+        Where a subject's own mode cannot be removed, None sets it to the registry's.
+        """
 
         def ask() -> Any:
             if mode is not None:

@@ -16,7 +16,6 @@ from kbackup.connect.registry import (
     AVRO,
     NEEDED,
     RegisteredSchema,
-    Registry,
     RegistrySettings,
     connect,
 )
@@ -26,14 +25,14 @@ from tests.support.certificates import write_certificate
 from tests.support.registry import FakeRegistry
 
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
-Connected = Callable[..., Registry]
+Connected = Callable[..., RegistryClient]
 
 
 @pytest.fixture
 def connected(registry: FakeRegistry) -> Connected:
     """Return what connects to the registry, with no pause between attempts."""
 
-    def made(**more: object) -> Registry:
+    def made(**more: object) -> RegistryClient:
         return connect(RegistrySettings(**{"urls": (registry.url,), "wait_s": 0.0, **more}))  # type: ignore[arg-type]
 
     return made
