@@ -1,8 +1,9 @@
 """Kafka records to record batches: one partition at a time, from one offset to another.
 
-`KafkaReader` says what is read and when it is over.  Batches come out of a `RecordSource`:
-`ColumnSource` takes columns from the C library, `ObjectSource` makes them of the client's messages
-in Python.  They differ in speed only; the tests run both.
+`KafkaReader` says what is read and when it is over.  Batches come out of one of two sources, each
+a consumer that reads one span after the other: `ColumnSource` takes columns from the C library,
+`ObjectSource` makes them of the client's messages in Python.  They differ in speed only; the tests
+run both.
 """
 
 import gc
@@ -13,7 +14,7 @@ from collections.abc import Generator, Iterator, Mapping
 from ctypes import addressof, byref, c_char_p, c_void_p, py_object, pythonapi
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, Message
@@ -61,34 +62,6 @@ class Taken:
     event: Event | None
 
 
-class RecordSource(Protocol):
-    """One consumer, which reads one span after the other.
-
-    Attributes:
-        consumer: The client, for questions about topics and offsets.
-    """
-
-    consumer: Any
-
-    def begin(self, where: TopicPartition, span: Span) -> None:
-        """Assign a partition; what was begun before is ended."""
-
-    def take(self) -> Taken:
-        """Return what comes next, at most a batch; with neither batch nor event after `POLL_S`.
-
-        Raises:
-            KafkaException: If the client fails.
-            KafkaError: If the source was closed.
-            BadRecordError: If a header's name is not UTF-8; all records before it were returned.
-        """
-
-    def end(self) -> None:
-        """Read no more of the span; may be repeated."""
-
-    def close(self) -> None:
-        """Leave the cluster, also while another thread is in `take`."""
-
-
 def not_utf8(where: TopicPartition, offset: int) -> BadRecordError:
     """Return the error of a record whose header's name is not UTF-8, as Kafka wants it."""
     return BadRecordError(
@@ -111,7 +84,7 @@ _new_capsule.restype, _new_capsule.argtypes = py_object, (c_void_p, c_char_p, c_
 
 
 class ColumnSource:
-    """Drains one partition's queue into Arrow buffers; see `RecordSource`.
+    """Drains one partition's queue into Arrow buffers.
 
     The lock is held while the library is inside, so that `close` waits for another thread.
     """
@@ -125,7 +98,7 @@ class ColumnSource:
         self._drained, self._array = Drained(), ArrowArray()
 
     def begin(self, where: TopicPartition, span: Span) -> None:
-        """Take the partition's queue from the consumer, then assign the partition."""
+        """Assign a partition, once its queue was taken; what was begun before is ended."""
         self.end()
         with self._lock:
             reader = self._native.functions.reader_new(
@@ -140,7 +113,13 @@ class ColumnSource:
             self.consumer.assign([ClientPartition(where.topic, where.partition, span.start_offset)])
 
     def take(self) -> Taken:
-        """Return the next batch, and what ended it."""
+        """Return what comes next, at most a batch; with neither batch nor event after `POLL_S`.
+
+        Raises:
+            KafkaException: If the client fails.
+            KafkaError: If the source was closed.
+            BadRecordError: If a header's name is not UTF-8; all records before it were returned.
+        """
         drained = self._drained
         with self._lock:
             if self._reader is None:
@@ -164,7 +143,7 @@ class ColumnSource:
         return Taken(batch, drained.position, event)
 
     def end(self) -> None:
-        """Give the partition back."""
+        """Read no more of the span; may be repeated."""
         with self._lock:
             reader, self._reader = self._reader, None
             if reader is not None:
@@ -230,7 +209,7 @@ _NO_TEXT: Final = (UnicodeDecodeError, SystemError)
 
 
 class ObjectSource:
-    """Makes columns of messages; see `RecordSource`."""
+    """Makes columns of messages, as `ColumnSource` has them."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         self.consumer = Consumer(properties, logger=CLIENT_LOG)
@@ -397,7 +376,7 @@ become the leader knows records before it knows that they are acknowledged."""
 class KafkaReader:
     """A consumer that is no member of its group, for it is told what to read.
 
-    What it does with what comes is here; how that comes is a `RecordSource`'s matter, by columns
+    What it does with what comes is here; how that comes is the source's matter, by columns
     in C or by objects in Python, as `KafkaSettings.client` says.
 
     Memory: `QUEUE_KIB` fetched ahead, plus one batch of `BATCH_BYTES` and the calls that fill it,
@@ -427,9 +406,7 @@ class KafkaReader:
         }
         properties = settings.properties(ours, settings.consumer)
         is_native = choose(settings.client).is_native
-        self._source: RecordSource = (
-            ColumnSource(properties) if is_native else ObjectSource(properties)
-        )
+        self._source = ColumnSource(properties) if is_native else ObjectSource(properties)
         self._patience_s = patience_s(settings, settings.consumer)
         self._met: set[str] = set()
 

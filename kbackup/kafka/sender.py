@@ -1,7 +1,8 @@
 """How a writer's rows reach the client: columns into the C library, or records one by one.
 
-`ColumnSender` hands Arrow columns to the C library, `ObjectSender` calls the client for each
-record.  Transactions, positions and waiting are the `Writer`'s, whichever of them serves.
+Each has one producer, which writes to the partitions of one topic: `ColumnSender` hands Arrow
+columns to the C library, `ObjectSender` calls the client for each record.  Transactions, positions
+and waiting are the `Writer`'s, whichever of them serves.
 """
 
 import gc
@@ -11,7 +12,7 @@ from ctypes import byref, c_int32, c_int64
 from dataclasses import dataclass
 from itertools import islice
 from threading import Lock
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,37 +45,6 @@ class RefusedRecord:
     offset: int | None = None
 
 
-class Sender(Protocol):
-    """One producer, which writes to the partitions of one topic.
-
-    Attributes:
-        producer: The client, for transactions.
-    """
-
-    producer: Any
-
-    def send(
-        self, batch: pa.RecordBatch, partition: int, waiting: Callable[[], Wait]
-    ) -> RefusedRecord | None:
-        """Hand over the rows of a batch in order; *waiting* makes a `Wait` for each lack of room.
-
-        A null timestamp gives a record the time of writing.
-
-        Returns:
-            None when the client has taken all rows, or a delivery has failed meanwhile; otherwise
-            what it refused, with no row after that handed over.
-        """
-
-    def refusal(self) -> RefusedRecord | None:
-        """Return the first record that was handed over and could not be delivered, if any."""
-
-    def written(self, partition: int) -> Span | None:
-        """Return where the records stand that were acknowledged: `kbackup.kafka.Writer.written`."""
-
-    def close(self) -> None:
-        """Let go of the producer, which ends when nobody else holds it; may be repeated."""
-
-
 def without_zero_timestamps(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
     """Set timestamps of 0 ms to 1 ms, and count them: the client takes 0 for "now"."""
     column = batch["timestamp"]
@@ -98,7 +68,7 @@ class _Sent(NamedTuple):
 
 
 class ColumnSender:
-    """Hands whole batches over; see `Sender`.
+    """Hands whole batches over.
 
     Deliveries are counted in C, in the order of production, so that a failed one is the n-th that
     was handed over; `_sent` says which offset that was.  That order is one partition's: where
@@ -119,7 +89,14 @@ class ColumnSender:
     def send(
         self, batch: pa.RecordBatch, partition: int, waiting: Callable[[], Wait]
     ) -> RefusedRecord | None:
-        """Hand over the rows of a batch in order."""
+        """Hand over the rows of a batch in order; *waiting* makes a `Wait` for each lack of room.
+
+        A null timestamp gives a record the time of writing.
+
+        Returns:
+            None when the client has taken all rows, or a delivery has failed meanwhile; otherwise
+            what it refused, with no row after that handed over.
+        """
         _capsule, array = lent(batch)
         self._is_spread = self._is_spread or partition != self._target.partition
         self._forget_delivered()
@@ -203,7 +180,7 @@ Header = tuple[str, bytes | None]
 
 
 class ObjectSender:
-    """Calls ``produce`` once a record; see `Sender`.
+    """Calls ``produce`` once a record, and promises what `ColumnSender` does.
 
     The client offers no way to hand over columns, and its ``produce_batch`` takes no headers.
     """

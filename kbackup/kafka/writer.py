@@ -38,7 +38,6 @@ from kbackup.kafka.sender import (
     ColumnSender,
     ObjectSender,
     RefusedRecord,
-    Sender,
     Wait,
     without_zero_timestamps,
 )
@@ -303,7 +302,7 @@ class KafkaWriter:
     all of them belong to the same transaction.
 
     Transactions, positions and what a failure means are here; how rows reach the client is a
-    `Sender`'s matter, by columns in C or by objects in Python, as `KafkaSettings.client` says.
+    sender's matter, by columns in C or by objects in Python, as `KafkaSettings.client` says.
 
     With *exactly_once* records and position are committed in one transaction: a writer that died
     is fenced by its transactional id, which is that of all partitions with the same `fence`, and
@@ -346,7 +345,7 @@ class KafkaWriter:
             own["metadata.max.age.ms"] = _FORGET_MS
         properties = settings.properties(own, settings.producer)
         is_native = choose(settings.client).is_native
-        self._sender: Sender = (ColumnSender if is_native else ObjectSender)(properties, target)
+        self._sender = (ColumnSender if is_native else ObjectSender)(properties, target)
         self._producer = self._sender.producer
         # without transactions it advances them itself, which no other thread may meanwhile
         self._positions = WRITERS.borrow(settings, group, alone=not exactly_once)
