@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.batches import BatchError, Batches
-from kbackup.batches.decoding import decoded
-from kbackup.batches.tally import Tally
+from kbackup.batches.decoding import Tally, decoded
 from kbackup.errors import BadRecordError, ConfigurationError, KbackupError
 from kbackup.files import SPOOL_BYTES, Spool
 from kbackup.formats import BatchFile, HasIndex, StoresBatches, Writer

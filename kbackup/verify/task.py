@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import formats
-from kbackup.batches.tally import METHOD as OF_BATCHES
-from kbackup.batches.tally import BatchesDigest
+from kbackup.batches.decoding import METHOD as OF_BATCHES
+from kbackup.batches.decoding import BatchesDigest
 from kbackup.catalog.claims import Checked, sha256_of, splits
 from kbackup.catalog.ledger.rows import Entry, PartitionLedger
 from kbackup.catalog.listing import BackupFile, FileSet, Window

@@ -2,8 +2,7 @@
 
 from kbackup import config, converters
 from kbackup.batches import BatchError, Batches
-from kbackup.batches.decoding import EVERYTHING, decoded
-from kbackup.batches.tally import Tally
+from kbackup.batches.decoding import EVERYTHING, Tally, decoded
 from kbackup.catalog.groups import TopicCapture
 from kbackup.catalog.groups import read as read_groups
 from kbackup.cli.running import find_jvm

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kbackup import batches as batches_module
 from kbackup.batches import APPEND_TIME, Kept, walk
-from kbackup.batches.tally import Tally
+from kbackup.batches.decoding import Tally
 from kbackup.catalog import listing
 from kbackup.catalog.merging import Failed, Finished, Step, StoredBatches, StoredRows, steps
 from kbackup.catalog.reading import unpacked

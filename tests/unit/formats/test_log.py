@@ -12,7 +12,7 @@ from backports import zstd
 
 from kbackup import formats
 from kbackup.batches import CONTROL, Batches, crc32c, native, walk
-from kbackup.batches.tally import Tally
+from kbackup.batches.decoding import Tally
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions, StoresBatches, log
 from kbackup.formats.log import LogFormat

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from record_samples import record_batches, write
 
 from kbackup.batches import walk
-from kbackup.batches.tally import Tally
+from kbackup.batches.decoding import Tally
 from kbackup.catalog.ledger.rows import stored
 from kbackup.formats.log import LogFormat
 from kbackup.naming import View
