@@ -273,30 +273,22 @@ def _refused(name: str, why: str, do: str) -> ConfigurationError:
     return ConfigurationError(f"{name} cannot be used", why, do, property=name)
 
 
-_DAILY: Final = ("'year'=YYYY", "'month'=MM", "'day'=dd")
-
-
 class DailyPartitioner(TimeBasedPartitioner):
     """A directory for each day, of 24 hours of local time."""
 
     traits: ClassVar = Traits(("DailyPartitioner",), options=OPTIONS, no_directory=NO_DIRECTORY)
+    levels_of_time: ClassVar[tuple[str, ...]] = ("'year'=YYYY", "'month'=MM", "'day'=dd")
+    duration_ms: ClassVar = joda.DAY_MS
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take zone and language; the rest is given."""
-        self._path = delimiter(options).join(_DAILY)
-        self._buckets = buckets(self._path, joda.DAY_MS, options)
+        self._path = delimiter(options).join(self.levels_of_time)
+        self._buckets = buckets(self._path, self.duration_ms, options)
 
 
-_HOURLY: Final = (*_DAILY, "'hour'=HH")
-_HOUR_MS: Final = 3_600_000
-
-
-class HourlyPartitioner(TimeBasedPartitioner):
+class HourlyPartitioner(DailyPartitioner):
     """A directory for each hour."""
 
     traits: ClassVar = Traits(("HourlyPartitioner",), options=OPTIONS, no_directory=NO_DIRECTORY)
-
-    def configure(self, options: Mapping[str, Any]) -> None:
-        """Take zone and language; the rest is given."""
-        self._path = delimiter(options).join(_HOURLY)
-        self._buckets = buckets(self._path, _HOUR_MS, options)
+    levels_of_time: ClassVar = (*DailyPartitioner.levels_of_time, "'hour'=HH")
+    duration_ms: ClassVar = 3_600_000
