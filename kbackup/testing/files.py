@@ -80,9 +80,7 @@ class FormatContract:
     """A subclass provides a fixture ``form``."""
 
     def test_what_is_written_is_read(self, form: Format, view: View) -> None:
-        """
-        A file has the rows that were written, in order.
-        """
+        """A file has the rows that were written, in order."""
         for batch in samples(form, view) if view in form.traits.views else ():
             found = rows(form, view, written(form, view, batch))
 
@@ -94,9 +92,7 @@ class FormatContract:
                 assert found.equals(again)
 
     def test_batches_leave_no_trace(self, form: Format, view: View) -> None:
-        """
-        A retry gets the same records in other batches, and must write the same bytes.
-        """
+        """A retry gets the same records in other batches, and must write the same bytes."""
         for batch in samples(form, view) if view in form.traits.views else ():
             whole = written(form, view, batch)
 
@@ -104,9 +100,7 @@ class FormatContract:
             assert whole == written(form, view, batch.slice(0, 0), batch)
 
     def test_a_file_that_was_cut_short_is_no_shorter_backup(self, form: Format, view: View) -> None:
-        """
-        A file truncated anywhere but after a row is an error, and so is an empty file.
-        """
+        """A file truncated anywhere but after a row is an error, and so is an empty file."""
         for batch in samples(form, view) if view in form.traits.views else ():
             data = written(form, view, batch)
 
@@ -116,9 +110,7 @@ class FormatContract:
                 rows(form, view, data[:-1])
 
     def test_a_view_it_cannot_hold_is_refused_at_once(self, form: Format, view: View) -> None:
-        """
-        What a format cannot hold is known before any record is read.
-        """
+        """What a format cannot hold is known before any record is read."""
         if view in form.traits.views:
             return
         with pytest.raises(ConfigurationError):
@@ -127,9 +119,7 @@ class FormatContract:
             form.read(io.BytesIO(b"x"), view, form.extension(OPTIONS), OPTIONS)
 
     def test_a_row_that_it_cannot_hold_is_named(self, form: Format, view: View) -> None:
-        """
-        A bad row is numbered in the given column, even if that is a slice of another.
-        """
+        """A bad row is numbered in the given column, even if that is a slice of another."""
         if view not in form.traits.views or view not in (View.KEY, View.VALUE):
             return
         for batch in samples(form, view):
@@ -142,9 +132,7 @@ class FormatContract:
             ]
 
     def test_its_extension_is_its_own(self, form: Format, view: View) -> None:  # noqa: ARG002
-        """
-        A restore finds the format of a file by its extension.
-        """
+        """A restore finds the format of a file by its extension."""
         extension = form.extension(OPTIONS)
 
         assert extension.startswith(".")
@@ -189,9 +177,7 @@ class PartitionerContract:
     def test_each_row_has_one_directory(
         self, partitioner: Partitioner, batch: pa.RecordBatch
     ) -> None:
-        """
-        Each record has one row: text, or null if it has no directory, with a reason.
-        """
+        """Each record has one row: text, or null if it has no directory, with a reason."""
         found = partitioner.encode(WHERE, batch)
 
         assert len(batch) == len(found)
@@ -202,9 +188,7 @@ class PartitionerContract:
     def test_it_depends_on_the_records_alone(
         self, partitioner: Partitioner, batch: pa.RecordBatch
     ) -> None:
-        """
-        Records go to the same directories, however and however often they arrive in batches.
-        """
+        """Records go to the same directories, however and however often they arrive in batches."""
         whole = partitioner.encode(WHERE, batch).cast(pa.string()).to_pylist()
         each = [
             partitioner.encode(WHERE, batch.slice(row, 1)).cast(pa.string())[0].as_py()
@@ -218,9 +202,7 @@ class PartitionerContract:
     def test_a_directory_can_be_part_of_a_key(
         self, partitioner: Partitioner, batch: pa.RecordBatch
     ) -> None:
-        """
-        What is written to a directory is found there again.
-        """
+        """What is written to a directory is found there again."""
         layout = Layout()
         for name in {*partitioner.encode(WHERE, batch).cast(pa.string()).to_pylist()} - {None}:
             key = layout.key(ObjectKey("orders", 3, 100, name, ".bin"))
@@ -239,9 +221,7 @@ class ExtractorContract:
     def test_each_row_has_one_time(
         self, extractor: TimestampExtractor, batch: pa.RecordBatch
     ) -> None:
-        """
-        A time is in ms since the epoch, or null if there is none; never Kafka's -1.
-        """
+        """A time is in ms since the epoch, or null if there is none; never Kafka's -1."""
         found = extractor.extract(batch, 1_700_000_000_000)
 
         assert (len(batch), pa.int64()) == (len(found), found.type)
@@ -250,9 +230,7 @@ class ExtractorContract:
     def test_no_other_clock_is_read(
         self, extractor: TimestampExtractor, batch: pa.RecordBatch
     ) -> None:
-        """
-        The same records and the same "now" give the same times, in batches of any size.
-        """
+        """The same records and the same "now" give the same times, in batches of any size."""
         whole = extractor.extract(batch, 1_600_000_000_000).to_pylist()
 
         assert whole == [

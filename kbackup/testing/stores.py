@@ -58,18 +58,14 @@ class StoreContract:
         ],
     )
     def test_what_is_put_is_what_is_opened(self, store: Store, size: int) -> None:
-        """
-        An object comes back byte for byte, whatever its size.
-        """
+        """An object comes back byte for byte, whatever its size."""
         data = bytes(range(251)) * (size // 251 + 1)
         put_bytes(store, "topics/a", data[:size])
 
         assert data[:size] == open_bytes(store, "topics/a")
 
     def test_a_body_is_put_whole_wherever_it_stands(self, store: Store) -> None:
-        """
-        A body is stored from its start, and stays open for its owner.
-        """
+        """A body is stored from its start, and stays open for its owner."""
         body = io.BytesIO(b"orders")
         body.seek(3)
 
@@ -78,9 +74,7 @@ class StoreContract:
         assert (b"orders", False) == (open_bytes(store, "a"), body.closed)
 
     def test_an_opened_object_can_be_read_in_any_order(self, store: Store) -> None:
-        """
-        An object can be read from the end, as readers of columnar formats do.
-        """
+        """An object can be read from the end, as readers of columnar formats do."""
         put_bytes(store, "a", b"0123456789")
 
         with store.open("a") as file:
@@ -92,9 +86,7 @@ class StoreContract:
             assert (0, b"789", b"23") == (at_first, tail, file.read(2))
 
     def test_facts_are_kept_with_the_object(self, store: Store) -> None:
-        """
-        An object's metadata can be read without its body.
-        """
+        """An object's metadata can be read without its body."""
         put_bytes(store, "a", b"orders")
 
         head = store.head("a")
@@ -120,9 +112,7 @@ class StoreContract:
         assert before.etag != after.etag
 
     def test_put_if_absent_leaves_another_object_alone(self, store: Store) -> None:
-        """
-        Of two bodies put if absent, the first stays, and putting it again succeeds.
-        """
+        """Of two bodies put if absent, the first stays, and putting it again succeeds."""
         first = put_bytes(store, "a", b"mine", if_absent=True)
         again = put_bytes(store, "a", b"mine", if_absent=True)
         other = put_bytes(store, "a", b"other", if_absent=True)
@@ -131,9 +121,7 @@ class StoreContract:
         assert b"mine" == open_bytes(store, "a")
 
     def test_put_if_absent_holds_for_large_objects_too(self, store: Store) -> None:
-        """
-        A multipart upload does not replace an object that exists either.
-        """
+        """A multipart upload does not replace an object that exists either."""
         put_bytes(store, "a", b"mine")
         large = bytes(PART_BYTES + 1)
 
@@ -141,9 +129,7 @@ class StoreContract:
         assert b"mine" == open_bytes(store, "a")
 
     def test_of_many_who_put_if_absent_one_wins(self, store: Store) -> None:
-        """
-        A lock has one holder, however many try to take it at once.
-        """
+        """A lock has one holder, however many try to take it at once."""
         bodies = [f"host {n}".encode() for n in range(8)]
 
         with ThreadPoolExecutor(8) as pool:
@@ -174,9 +160,7 @@ class StoreContract:
         assert put_bytes(store, "a", b"more", if_match=etag(store, "a"))
 
     def test_what_has_gone_is_not_replaced(self, store: Store) -> None:
-        """
-        A replacement creates nothing if the object has been deleted meanwhile.
-        """
+        """A replacement creates nothing if the object has been deleted meanwhile."""
         put_bytes(store, "a", b"ten")
         ten = etag(store, "a")
         store.delete("a")
@@ -194,9 +178,7 @@ class StoreContract:
         assert store.head("topics/none") is None
 
     def test_deleting_twice_is_no_error(self, store: Store) -> None:
-        """
-        Two that each believe they hold a lock can both give it up.
-        """
+        """Two that each believe they hold a lock can both give it up."""
         put_bytes(store, "a", b"mine")
         store.delete("a")
         store.delete("a")
@@ -206,9 +188,7 @@ class StoreContract:
         assert put_bytes(store, "a", b"other", if_absent=True)
 
     def test_a_listing_is_in_the_order_of_utf8_bytes(self, store: Store) -> None:
-        """
-        Listings are in the order of whole keys; a slash is a character like any other.
-        """
+        """Listings are in the order of whole keys; a slash is a character like any other."""
         keys = ["a-b", "a.b/c", "a/b", "a/b-c", "a0", "b/c/d", "z", "é", "\uffee", "😀"]
         for key in reversed(keys):
             put_bytes(store, key, key.encode())
@@ -231,9 +211,7 @@ class StoreContract:
     def test_a_listing_holds_what_begins_with_its_prefix(
         self, store: Store, prefix: str, expected: list[str]
     ) -> None:
-        """
-        A prefix is text, not a folder.
-        """
+        """A prefix is text, not a folder."""
         for key in ("topics/a/1", "topics/a/2", "topics/ab/1", "topics/b/1", "other"):
             put_bytes(store, key, b"x")
 
@@ -251,18 +229,14 @@ class StoreContract:
     def test_a_listing_may_begin_behind_a_key(
         self, store: Store, after: str, expected: list[str]
     ) -> None:
-        """
-        What is new is found without listing all that is old.
-        """
+        """What is new is found without listing all that is old."""
         for key in ("topics/a/1", "topics/a/2", "topics/b/1", "other"):
             put_bytes(store, key, b"x")
 
         assert expected == [one.key for one in store.list("topics/a", after=after)]
 
     def test_what_is_listed_agrees_with_head(self, store: Store) -> None:
-        """
-        A listing and an object's metadata agree, so a plan made from a listing holds.
-        """
+        """A listing and an object's metadata agree, so a plan made from a listing holds."""
         put_bytes(store, "a", b"orders")
 
         [listed] = store.list("")
@@ -287,9 +261,7 @@ class StoreContract:
         ],
     )
     def test_a_key_survives(self, store: Store, key: str) -> None:
-        """
-        A key may contain text from a record; it is listed as it was written.
-        """
+        """A key may contain text from a record; it is listed as it was written."""
         put_bytes(store, key, b"x")
 
         assert [key] == [one.key for one in store.list("")]
@@ -297,9 +269,7 @@ class StoreContract:
         assert store.head(key) is not None
 
     def test_threads_do_not_disturb_each_other(self, store: Store) -> None:
-        """
-        One store serves all threads of a task.
-        """
+        """One store serves all threads of a task."""
         keys = [f"topics/{n}" for n in range(24)]
 
         def there_and_back(key: str) -> bytes:

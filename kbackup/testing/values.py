@@ -57,15 +57,11 @@ class ConverterContract:
         return VALUES
 
     def test_bytes_come_back(self, converter: Converter, values: pa.Array) -> None:
-        """
-        What was read from Kafka goes back to Kafka unchanged, null as null.
-        """
+        """What was read from Kafka goes back to Kafka unchanged, null as null."""
         assert values.equals(encoded(converter, decoded(converter, values)))
 
     def test_null_stays_null(self, converter: Converter) -> None:
-        """
-        A tombstone is a tombstone in every form.
-        """
+        """A tombstone is a tombstone in every form."""
         typed = decoded(converter, pa.nulls(3, pa.binary()))
 
         assert (3, 3) == (typed.null_count, encoded(converter, typed).null_count)
@@ -73,18 +69,14 @@ class ConverterContract:
     def test_a_part_of_a_column_is_like_a_column(
         self, converter: Converter, values: pa.Array
     ) -> None:
-        """
-        Batches are sliced without copying; each part can be converted by itself.
-        """
+        """Batches are sliced without copying; each part can be converted by itself."""
         part = values.slice(2, 3)
 
         assert part.equals(encoded(converter, decoded(converter, part)))
         assert part.equals(encoded(converter, decoded(converter, values).slice(2, 3)))
 
     def test_a_column_of_no_rows_converts(self, converter: Converter) -> None:
-        """
-        A batch may be empty, and even then has one column.
-        """
+        """A batch may be empty, and even then has one column."""
         none = pa.array([], pa.binary())
 
         assert none.equals(encoded(converter, decoded(converter, none)))
@@ -93,9 +85,7 @@ class ConverterContract:
     def test_a_value_that_cannot_be_written_is_named_and_the_others_are_written(
         self, converter: Converter, column: pa.Array
     ) -> None:
-        """
-        Each value of a foreign file becomes bytes or is bad, whatever the values beside it.
-        """
+        """Each value of a foreign file becomes bytes or is bad, whatever the values beside it."""
         made = converter.encode(column)
         alone = [converter.encode(column.slice(row, 1)) for row in range(len(column))]
         bad = [each.row for each in made.bad]
@@ -123,9 +113,7 @@ class ConverterContract:
                 assert each.values.type in (pa.binary(), pa.string(), pa.json_())
 
     def test_it_says_what_holds_without_properties(self, converter: Converter) -> None:
-        """
-        If a converter is assumed, its defaults are sufficient.
-        """
+        """If a converter is assumed, its defaults are sufficient."""
         type(converter)().configure(converter.traits.defaults)
 
 
@@ -174,9 +162,7 @@ class TransformContract:
     def test_each_record_stays_is_refused_or_is_counted(
         self, transform: Transform, records: Records
     ) -> None:
-        """
-        No record is lost or repeated, and offsets stay in order.
-        """
+        """No record is lost or repeated, and offsets stay in order."""
         found = transform.apply(records)
 
         given, kept = records.batch["offset"].to_pylist(), found.batch["offset"].to_pylist()
@@ -187,9 +173,7 @@ class TransformContract:
         assert len(given) == len(kept) + len(refused) + len(found.left_out)
 
     def test_columns_stay_together(self, transform: Transform, records: Records) -> None:
-        """
-        Each record keeps a topic, headers, and a valid key and value.
-        """
+        """Each record keeps a topic, headers, and a valid key and value."""
         found = transform.apply(records)
 
         assert len(found) == len(found.topics) == len(found.headers)
@@ -202,9 +186,7 @@ class TransformContract:
     def test_a_part_of_the_records_is_like_all_of_them(
         self, transform: Transform, records: Records
     ) -> None:
-        """
-        Batches may be cut anywhere; the result for a record depends on that record alone.
-        """
+        """Batches may be cut anywhere; the result for a record depends on that record alone."""
         whole = _rows(transform.apply(records))
         halves = []
         for start, end in ((0, 2), (2, len(records))):
@@ -214,17 +196,13 @@ class TransformContract:
         assert whole == halves
 
     def test_no_records_are_no_records(self, transform: Transform, records: Records) -> None:
-        """
-        No records in means no records out.
-        """
+        """No records in means no records out."""
         none = records.take(pa.array([], pa.int64()))
 
         assert 0 == len(transform.apply(none))
 
     def test_its_options_have_names_of_their_own(self, transform: Transform) -> None:
-        """
-        Each option is one property of a file.
-        """
+        """Each option is one property of a file."""
         names = [
             name for option in transform.traits.options for name in (option.name, *option.aliases)
         ]
