@@ -92,10 +92,24 @@ class CloudStore:
     _SHOWS: ClassVar[str]
     """The command that shows what obstore cannot ask for, by the parts of the URL."""
 
-    @staticmethod
-    def check_url(url: str) -> None:
+    _URL: ClassVar[re.Pattern[str]]
+    _EXPECTED: ClassVar[str]
+    _ENDPOINTS: ClassVar[tuple[str, ...]]
+    """The variables that name a server in place of the cloud's own."""
+
+    @classmethod
+    def check_url(cls, url: str) -> None:
         """Refuse what names no place of this cloud."""
-        raise NotImplementedError
+        cls._parsed(url)
+
+    @classmethod
+    def _parsed(cls, url: str) -> tuple[str, ...]:
+        """Return the parts of a URL; its path, the last one, ends with a slash or is empty."""
+        found = cls._URL.fullmatch(url.rstrip("/"))
+        *parts, path = ("", "") if found is None else found.groups(default="")
+        if found is None or (path and _UNNAMEABLE.search(path)) or "?" in path or "#" in path:
+            raise ValueError(f"expected {cls._EXPECTED}, and nothing else")
+        return (*parts, f"{path}/" if path else "")
 
     @staticmethod
     def check_options(options: Mapping[str, Any]) -> None:  # noqa: ARG004
@@ -114,25 +128,18 @@ class CloudStore:
         """
         self.url = settings.url.rstrip("/")
         try:
-            self.check_url(self.url)
+            self._place = self._parsed(self.url)
         except ValueError as error:
             raise ConfigurationError(f"{self.url!r} is no store", str(error)) from error
         self._obstore = _obstore()
         self._part_bytes = s3.PART_SIZE.of(settings.options)
         self._attempts = s3.ATTEMPTS.of(settings.options)
         self._backoff = timedelta(milliseconds=s3.BACKOFF_MS.of(settings.options))
-        self._endpoint = settings.endpoint_url or self._given_endpoint()
-        self._root = self._place()[-1]
+        given = (os.environ.get(name) for name in self._ENDPOINTS)
+        self._endpoint = settings.endpoint_url or next(filter(None, given), None)
+        self._root = self._place[-1]
         self._client = cache(self._connect)
         self._client(0)
-
-    def _place(self) -> tuple[str, ...]:
-        """Return the parts of the URL, the path last."""
-        raise NotImplementedError
-
-    def _given_endpoint(self) -> str | None:
-        """Return the server that the environment names in place of the cloud's own."""
-        raise NotImplementedError
 
     def _made(self, **more: Any) -> Any:
         """Return obstore's own store."""
@@ -362,7 +369,7 @@ class CloudStore:
     def untold(self) -> tuple[str, str]:
         """Name what obstore cannot ask for: `Untold`."""
         what = "versions, soft deletion, retention policies and lifecycle rules"
-        return what, f"look at them: {self._SHOWS.format(*self._place())}"
+        return what, f"look at them: {self._SHOWS.format(*self._place)}"
 
     def check_name(self, key: str) -> None:
         """Refuse what object_store takes for a path, or for none: `Names`."""
@@ -459,10 +466,9 @@ class AzureStore(CloudStore):
         "blob-service-properties show --account-name {0}"
     )
 
-    @staticmethod
-    def check_url(url: str) -> None:
-        """Refuse what is no path of a container."""
-        _parsed(_AZURE_URL, url, "az://ACCOUNT/CONTAINER or az://ACCOUNT/CONTAINER/PATH")
+    _URL = re.compile(r"az://([a-z0-9]{3,24})/([$a-z0-9][a-z0-9-]{2,62})(?:/(.*))?")
+    _EXPECTED = "az://ACCOUNT/CONTAINER or az://ACCOUNT/CONTAINER/PATH"
+    _ENDPOINTS = ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
 
     def check_name(self, key: str) -> None:
         r"""Refuse a backslash too, which is a slash there: `Names`."""
@@ -470,14 +476,8 @@ class AzureStore(CloudStore):
         if "\\" in key:
             raise ObjectKeyError(key, "Azure takes a backslash for a slash", "store it in S3")
 
-    def _place(self) -> tuple[str, ...]:
-        return _parsed(_AZURE_URL, self.url, "")
-
-    def _given_endpoint(self) -> str | None:
-        return os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT")
-
     def _made(self, **more: Any) -> Any:
-        account, container, _ = self._place()
+        account, container, _ = self._place
         if self._endpoint:
             more["endpoint"] = self._endpoint
         return self._obstore.store.AzureStore(container, account_name=account, **more)
@@ -492,34 +492,14 @@ class GoogleStore(CloudStore):
     _GRANT = "the role Storage Object User on the bucket"
     _SHOWS = "gcloud storage buckets describe gs://{0}"
 
-    @staticmethod
-    def check_url(url: str) -> None:
-        """Refuse what is no path of a bucket."""
-        _parsed(_GOOGLE_URL, url, "gs://BUCKET or gs://BUCKET/PATH")
-
-    def _place(self) -> tuple[str, ...]:
-        return _parsed(_GOOGLE_URL, self.url, "")
-
-    def _given_endpoint(self) -> str | None:
-        return os.environ.get("GOOGLE_BASE_URL")
+    _URL = re.compile(r"gs://([a-z0-9][a-z0-9._-]{1,221})(?:/(.*))?")
+    _EXPECTED = "gs://BUCKET or gs://BUCKET/PATH"
+    _ENDPOINTS = ("GOOGLE_BASE_URL",)
 
     def _made(self, **more: Any) -> Any:
         if self._endpoint:
             more["base_url"] = self._endpoint
-        return self._obstore.store.GCSStore(self._place()[0], **more)
-
-
-_AZURE_URL: Final = re.compile(r"az://([a-z0-9]{3,24})/([$a-z0-9][a-z0-9-]{2,62})(?:/(.*))?")
-_GOOGLE_URL: Final = re.compile(r"gs://([a-z0-9][a-z0-9._-]{1,221})(?:/(.*))?")
-
-
-def _parsed(form: re.Pattern[str], url: str, expected: str) -> tuple[str, ...]:
-    """Return the parts of a URL; its path, the last one, ends with a slash or is empty."""
-    found = form.fullmatch(url.rstrip("/"))
-    *parts, path = ("", "") if found is None else found.groups(default="")
-    if found is None or (path and _UNNAMEABLE.search(path)) or "?" in path or "#" in path:
-        raise ValueError(f"expected {expected}, and nothing else")
-    return (*parts, f"{path}/" if path else "")
+        return self._obstore.store.GCSStore(self._place[0], **more)
 
 
 class _TakenError(Exception):
