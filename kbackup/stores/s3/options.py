@@ -18,6 +18,7 @@ from urllib.parse import quote, urlsplit
 from kbackup.errors import ConfigurationError, StoreError
 from kbackup.options import (
     DURATION_MOST_MS,
+    Option,
     Suspicion,
     boolean,
     integer,
@@ -355,36 +356,8 @@ TAGGING_ERROR: Final = words(
     commands=_COPYING,
 )
 
-OPTIONS: Final = (
-    BUCKET,
-    REGION,
-    PATH_STYLE,
-    PART_SIZE,
-    ATTEMPTS,
-    BACKOFF_MS,
-    ACCESS_KEY_ID,
-    SECRET_ACCESS_KEY,
-    PROVIDER,
-    ROLE_ARN,
-    ROLE_SESSION,
-    ROLE_EXTERNAL_ID,
-    ROLE_REGION,
-    PROXY_URL,
-    PROXY_USER,
-    PROXY_PASSWORD,
-    ACCELERATE,
-    ENCRYPTION,
-    KMS_KEY,
-    CUSTOMER_KEY,
-    CANNED_ACL,
-    STORAGE_CLASS,
-    LOCK_MODE,
-    LOCK_DAYS,
-    AS_OF,
-    TAGGING,
-    TAGS,
-    TAGGING_ERROR,
-)
+OPTIONS: Final = tuple(each for each in tuple(vars().values()) if isinstance(each, Option))
+"""All that are declared above."""
 
 
 def addressing_style(
