@@ -279,7 +279,7 @@ def _walk(shape: Any) -> _Walk:
     return record
 
 
-def _long(data: bytes, at: int, most: int = _VARINT_MAX) -> tuple[int, int]:
+def number_at(data: bytes, at: int, most: int = _VARINT_MAX) -> tuple[int, int]:
     """Return the number of at most *most* bytes at *at*, and where it ends."""
     found = 0
     for step in range(most):
@@ -294,7 +294,7 @@ def _long(data: bytes, at: int, most: int = _VARINT_MAX) -> tuple[int, int]:
 
 def _int(data: bytes, at: int) -> tuple[int, int]:
     """Return a number of 32 bits; Java's reader takes none of more than five bytes."""
-    found, at = _long(data, at, _INT_VARINT_MAX)
+    found, at = number_at(data, at, _INT_VARINT_MAX)
     if not -_INT32_MAX - 1 <= found <= _INT32_MAX:
         raise ValueError(f"it has an int of {found}")
     return found, at
@@ -305,11 +305,11 @@ def _pass_int(data: bytes, at: int, left: list[int]) -> int:  # noqa: ARG001
 
 
 def _pass_long(data: bytes, at: int, left: list[int]) -> int:  # noqa: ARG001
-    return _long(data, at)[1]
+    return number_at(data, at)[1]
 
 
 def _bytes(data: bytes, at: int, left: list[int]) -> int:  # noqa: ARG001
-    size, at = _long(data, at)
+    size, at = number_at(data, at)
     if size < 0:
         raise ValueError(f"it claims a text of {counted(size, 'byte')}")
     return at + size
@@ -349,9 +349,9 @@ def _items(item: _Walk, without_bytes: int) -> _Walk:
 
     def items(data: bytes, at: int, left: list[int]) -> int:
         while True:
-            count, at = _long(data, at)
+            count, at = number_at(data, at)
             if count < 0:
-                count, (_, at) = -count, _long(data, at)
+                count, (_, at) = -count, number_at(data, at)
             if not count:
                 return at
             left[0] -= count * without_bytes

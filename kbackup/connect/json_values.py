@@ -122,7 +122,7 @@ def _plain(schema: ConnectSchema, form: JsonForm) -> Read:
     if schema.logical == DECIMAL:
         return _decimal(schema.scale)
     if schema.bits is not None:
-        return _integer(schema.bits)
+        return integer(schema.bits)
     match kind:
         case Type.FLOAT32 | Type.FLOAT64:
             return _float
@@ -141,7 +141,8 @@ def _plain(schema: ConnectSchema, form: JsonForm) -> Read:
     return _struct(schema, form)
 
 
-def _integer(bits: int) -> Read:
+def integer(bits: int) -> Read:
+    """Return the reader of integers of so many bits."""
     low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
     def read(value: Any) -> int:

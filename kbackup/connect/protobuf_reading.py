@@ -22,7 +22,7 @@ from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from kbackup.connect.json_values import unscaled
+from kbackup.connect.json_values import integer, unscaled
 from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema, Type
 from kbackup.errors import ConfigurationError, with_extra
 
@@ -487,7 +487,7 @@ def _value_reader(found: Any, schema: ConnectSchema, style: ProtobufStyle) -> Re
     if found.type in (F.TYPE_UINT64, F.TYPE_FIXED64):
         return _signed
     if schema.bits is not None and schema.bits < 32:
-        return _small(schema.bits)
+        return integer(schema.bits)
     if found.type != F.TYPE_MESSAGE:
         return _same
     name = found.message_type.full_name
@@ -512,17 +512,6 @@ def _same(value: Any) -> Any:
 def _signed(value: int) -> int:
     """Return the bits of an unsigned number as a signed one, as in Java."""
     return value - 2**64 if value >= 2**63 else value
-
-
-def _small(bits: int) -> Read:
-    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-
-    def read(value: int) -> int:
-        if not low <= value <= high:
-            raise ValueError(f"{value} is not an int{bits}")
-        return value
-
-    return read
 
 
 def _symbol(found: Any) -> Read:

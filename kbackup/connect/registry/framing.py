@@ -10,6 +10,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup.connect.avro_walk import number_at
+
 HEAD_BYTES: Final = 5
 NUMBER_BYTES: Final = pa.array([8, 16, 24], pa.int32())
 """The length of a number, and of a key of Kafka Streams that is one within a window: with the
@@ -166,20 +168,11 @@ def _parted(body: bytes | None) -> tuple[bytes | None, bytes | None]:
 
 def _indexes(body: bytes) -> tuple[list[int], int]:
     """Return the indexes that *body* begins with, and where they end."""
-    count, at = _number(body, 0)
+    count, at = number_at(body, 0, 5)
     if not 0 <= count <= _DEPTH_MAX:
         raise ValueError(f"{count} indexes of messages")
     found = []
     for _ in range(count):
-        index, at = _number(body, at)
+        index, at = number_at(body, at, 5)
         found.append(index)
     return found, at
-
-
-def _number(body: bytes, at: int) -> tuple[int, int]:
-    found = 0
-    for step in range(5):
-        found |= (body[at + step] & 127) << (7 * step)
-        if body[at + step] < 128:
-            return found >> 1 ^ -(found & 1), at + step + 1
-    raise ValueError("an index of a message is too long")
