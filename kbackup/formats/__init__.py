@@ -8,6 +8,7 @@ its writer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, ClassVar, Final, Protocol, runtime_checkable
 
@@ -439,6 +440,18 @@ def corrupt(what: str, why: str) -> CorruptObjectError:
     """Return the error of a file that is not as it was written."""
     do = "restore an earlier version of the object, or skip it with behavior.on.error"
     return CorruptObjectError(what, why, do)
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Translate pyarrow's errors about bad bytes into ours; disk errors stay unchanged."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError, MemoryError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        why = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise corrupt(what, why) from error
 
 
 def column_schema(field: pa.Field, form: str) -> ConnectSchema:

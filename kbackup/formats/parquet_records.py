@@ -18,7 +18,6 @@ Source: Apache Parquet 2.12, ``parquet.thrift``, ``PageHeader``; Thrift's compac
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
@@ -26,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kbackup.errors import CorruptObjectError, counted
-from kbackup.formats import corrupt
+from kbackup.formats import corrupt, translated
 from kbackup.formats.codecs import RATIO_FLOOR_BYTES
 from kbackup.records import SCHEMA, batch_bytes, record_bytes
 
@@ -85,6 +84,8 @@ class RowGroups:
 FORMAT_VERSION: Final = 1
 """The version of the full-record file; raised when today's readers would misread it."""
 
+_WHAT: Final = "the full-record file is cut short or altered"
+
 METADATA_PREFIX: Final = "kbackup."
 """The prefix of our names in the file's own metadata."""
 
@@ -108,7 +109,7 @@ def read_records(
     Raises:
         CorruptObjectError: If the file is not as it was written, or of a later version.
     """
-    with _translated():
+    with translated(_WHAT):
         parquet = pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
         expected = _check_footer(parquet)
         _check_sizes(parquet.metadata, max_record_bytes)
@@ -123,7 +124,7 @@ def read_records(
     if columns is not None and not coded:
         schema = pa.schema([field for field in SCHEMA if field.name in columns])
     for batch in _batches(parquet, file, schema, unfolding if coded else None):
-        with _translated():
+        with translated(_WHAT):
             _check_rows(batch, last)
         first = batch["offset"][0].as_py() if first is None else first
         last = batch["offset"][-1].as_py()
@@ -140,7 +141,7 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of each row group, as many as its footer entry says."""
     for number in range(parquet.num_row_groups):
-        with _translated():
+        with translated(_WHAT):
             group = parquet.metadata.row_group(number)
             if not group.num_rows:  # some writers write no page then
                 continue
@@ -154,14 +155,14 @@ def _batches(
                 use_threads=False,
             )
         while True:
-            with _translated():
+            with translated(_WHAT):
                 batch = next(batches, None)
             if batch is None:
                 break
             if len(batch):
                 found += len(batch)
                 if unfolding is None:
-                    with _translated():
+                    with translated(_WHAT):
                         columns = [batch[name] for name in schema.names]
                         plain = pa.RecordBatch.from_arrays(columns, schema=schema)
                     yield plain
@@ -256,25 +257,8 @@ def _check_rows(batch: pa.RecordBatch, last: int | None) -> None:
         raise _corrupt(f"offset {offsets[row + 1].as_py()} follows offset {offsets[row].as_py()}")
 
 
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Translate pyarrow's errors about bad bytes into ours; disk errors stay unchanged."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is not None:
-            raise
-        raise _corrupt(_first_line(error)) from error
-    except (pa.ArrowException, ValueError, KeyError, OverflowError, MemoryError) as error:
-        raise _corrupt(_first_line(error)) from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
 def _corrupt(why: str) -> CorruptObjectError:
-    return corrupt("the full-record file is cut short or altered", why)
+    return corrupt(_WHAT, why)
 
 
 _FIRST_READ: Final = 512

@@ -25,8 +25,8 @@ from kbackup.connect.avro_reading import from_avro
 from kbackup.connect.avro_writing import AvroStyle, to_avro
 from kbackup.connect.json_values import unscaled
 from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, UNION, ConnectSchema, Type
-from kbackup.errors import ConfigurationError, CorruptObjectError, UnsupportedObjectError
-from kbackup.formats import COLUMNS, HEADERS_SCHEMA, choose, column_schema, corrupt
+from kbackup.errors import ConfigurationError, UnsupportedObjectError
+from kbackup.formats import COLUMNS, HEADERS_SCHEMA, choose, column_schema, translated
 from kbackup.formats.parquet_records import BYTES, METADATA_PREFIX, READ_BYTES, RECORDS
 from kbackup.naming import View
 from kbackup.records import Schema
@@ -158,7 +158,7 @@ def read_values(file: BinaryIO, view: View) -> Iterator[pa.RecordBatch]:
         CorruptObjectError: If it is truncated or altered.
         UnsupportedObjectError: If another tool wrote it, with values that Connect has no type for.
     """
-    try:
+    with translated("the Parquet file is cut short or altered"):
         parquet = pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=False)
         whole = _footer_schema(parquet)
         schema = whole if view is View.VALUE else dict(whole.fields)[COLUMNS[view]]
@@ -174,14 +174,6 @@ def read_values(file: BinaryIO, view: View) -> Iterator[pa.RecordBatch]:
                 column = column.field(COLUMNS[view])
             field = schema.of_column().on(pa.field(COLUMNS[view], column.type))
             yield pa.RecordBatch.from_arrays([column], schema=pa.schema([field]))
-    except OSError as error:
-        if error.errno is not None:
-            raise
-        raise _corrupt(error) from error
-    except UnsupportedObjectError:
-        raise
-    except (pa.ArrowException, ValueError, KeyError, OverflowError, MemoryError) as error:
-        raise _corrupt(error) from error
 
 
 def _footer_schema(parquet: pq.ParquetFile) -> ConnectSchema:
@@ -196,11 +188,6 @@ def _batch_rows(parquet: pq.ParquetFile) -> int:
     groups = [parquet.metadata.row_group(at) for at in range(parquet.num_row_groups)]
     row = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=1)
     return max(1, min(RECORDS, int(READ_BYTES / max(32, row))))
-
-
-def _corrupt(error: BaseException) -> CorruptObjectError:
-    why = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return corrupt("the Parquet file is cut short or altered", why)
 
 
 LOGICAL: Final = {
