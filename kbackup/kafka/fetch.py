@@ -27,7 +27,7 @@ from kbackup.batches.decoding import decoded
 from kbackup.batches.encoding import cut_from
 from kbackup.batches.plain import Why
 from kbackup.errors import ConfigurationError, KafkaError
-from kbackup.kafka import KafkaSettings, LogStartMovedError, Reader
+from kbackup.kafka import KafkaSettings, Reader
 from kbackup.kafka.brokers import (
     HAS_IDS,
     MOVED,
@@ -40,7 +40,7 @@ from kbackup.kafka.brokers import (
     refused,
 )
 from kbackup.kafka.client import kafka_error
-from kbackup.kafka.reader import Short, cut_back, not_utf8
+from kbackup.kafka.reader import SILENCE, Short, cut_back, expired, not_utf8, silent
 from kbackup.kafka.wire import Api, Connection, LostError, RefusedError
 from kbackup.records import Span, TopicPartition
 
@@ -161,7 +161,7 @@ class _Reading:
     _short: Short = field(default_factory=Short)
     _failures: int = 0
     _not_before: float = 0.0
-    _why: str = "the broker sent neither records nor the end"
+    _why: str = SILENCE
 
     def __post_init__(self) -> None:
         self.position = self.span.start_offset
@@ -274,10 +274,7 @@ class _Reading:
 
     def _check(self, fetched: Fetched) -> None:
         if fetched.error == Code.OFFSET_OUT_OF_RANGE:
-            raise LogStartMovedError(
-                f"{self.where} no longer has the next offset, {self.position} or later",
-                "older records have expired",
-            )
+            raise expired(self.where, self.position)
         if fetched.error:
             raise kafka_error(f"reading {self.where}", KafkaException(Code(fetched.error)))
         if fetched.diverged is not None and fetched.diverged < self.position:
@@ -310,7 +307,7 @@ class _Reading:
             kept = kept.where(wanted)
         self.position = max(self.position, batches.next_offset)
         self._read_epoch = batches.headers["leader_epoch"][-1].as_py()
-        self._why = "the broker sent neither records nor the end"
+        self._why = SILENCE
         return kept
 
     def _wait(self, fetched: Fetched) -> None:
@@ -333,14 +330,8 @@ class _Reading:
         Raises:
             KafkaError: If that was long enough.
         """
-        silent_s = time.monotonic() - self.heard
-        if silent_s > self.reader.brokers.patience_s:
-            raise KafkaError(
-                f"{self.where} offset {self.position}: no answer for {silent_s:.0f} s",
-                why,
-                "check the brokers, or raise --kafka-timeout; the next run continues from "
-                "the committed offset",
-            )
+        if time.monotonic() - self.heard > self.reader.brokers.patience_s:
+            raise silent(self.where, self.position, self.heard, why)
         self._why = why
         _log.debug("reading %s: %s", self.where, why)
         least, most = _PAUSES_S

@@ -32,7 +32,6 @@ from kbackup.kafka import (
     BrokenOffError,
     KafkaSettings,
     Position,
-    fence,
 )
 from kbackup.kafka.brokers import (
     MOVED,
@@ -45,14 +44,7 @@ from kbackup.kafka.brokers import (
 )
 from kbackup.kafka.client import WRITERS, Complaints, patience_s
 from kbackup.kafka.wire import Answer, Api, Connection, LostError, RefusedError, Request
-from kbackup.kafka.writer import (
-    BATCH_BYTES,
-    CLIENT_BYTES,
-    OVERHEAD_BYTES,
-    TRANSACTION_MS,
-    UNKNOWN_BYTES,
-    meaning,
-)
+from kbackup.kafka.writer import BATCH_BYTES, TRANSACTION_MS, OfGroup, meaning
 from kbackup.records import Span, TopicPartition
 
 _log: Final = logging.getLogger(__name__)
@@ -129,7 +121,7 @@ class _Lane:
     is_known: bool = True
 
 
-class BatchProducer:
+class BatchProducer(OfGroup):
     """Writes to the partitions of a topic: a `kbackup.kafka.Writer` that `WritesBatches`.
 
     Memory: what is on its way, `FLIGHT_BYTES` or one batch, and of rows a batch of `BATCH_BYTES`.
@@ -148,11 +140,9 @@ class BatchProducer:
         *,
         max_message_bytes: int | None = None,
     ) -> None:
+        super().__init__(target, group, max_message_bytes)
         operators = settings.producer
-        largest = min(max_message_bytes or UNKNOWN_BYTES, CLIENT_BYTES)
-        self.record_bytes_max = max(0, largest - OVERHEAD_BYTES)
         self._batch_bytes = min(BATCH_BYTES, max_message_bytes or BATCH_BYTES)
-        self._target, self._group, self._id = target, group, f"{group}-{fence(target)}"
         self._patience_s = patience_s(settings, operators)
         self._timeout_ms = int(operators.get("transaction.timeout.ms", TRANSACTION_MS))
         # a broker may take as long for a batch as it is waited for
@@ -175,16 +165,6 @@ class BatchProducer:
         except KbackupError:
             self.close()
             raise
-
-    def position(self, where: TopicPartition | None = None) -> Position | None:
-        """Return the committed position: `Writer.position`."""
-        return self._positions.read(where or self._target)
-
-    def positions(
-        self, wheres: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, Position | None]:
-        """Return committed positions, in one request: `Writer.positions`."""
-        return self._positions.read_all(wheres)
 
     def write(self, batch: pa.RecordBatch, where: TopicPartition | None = None) -> int:
         """Send records in batches that are made of them: `Writer.write`."""

@@ -453,12 +453,7 @@ class KafkaReader:
             elif short.is_over:
                 raise cut_back(where, short.end, span)
             elif time.monotonic() - heard > self._patience_s:
-                raise KafkaError(
-                    f"{where} offset {position}: no answer for {time.monotonic() - heard:.0f} s",
-                    self._complaints.last or "the broker sent neither records nor the end",
-                    "check the brokers, or raise --kafka-timeout; the next run continues from "
-                    "the committed offset",
-                )
+                raise silent(where, position, heard, self._complaints.last or SILENCE)
 
     def _event(
         self, event: Event, where: TopicPartition, span: Span, position: int, short: "Short"
@@ -475,10 +470,7 @@ class KafkaReader:
                 return None
             return end
         if code in (_NO_RESET, Code.OFFSET_OUT_OF_RANGE):
-            raise LogStartMovedError(
-                f"{where} no longer has the next offset, {position} or later",
-                "older records have expired",
-            )
+            raise expired(where, position)
         if error.retriable():
             _log.warning("reading %s: %s", where, error.str())
             return None
@@ -513,6 +505,25 @@ class Short:
     def is_over(self) -> bool:
         """Whether it has been so for too long."""
         return time.monotonic() > self._until
+
+
+SILENCE: Final = "the broker sent neither records nor the end"
+
+
+def silent(where: TopicPartition, position: int, heard: float, why: str) -> KafkaError:
+    """Return the error of a broker that has sent nothing since *heard*, by the monotonic clock."""
+    return KafkaError(
+        f"{where} offset {position}: no answer for {time.monotonic() - heard:.0f} s",
+        why,
+        "check the brokers, or raise --kafka-timeout; the next run continues from the committed "
+        "offset",
+    )
+
+
+def expired(where: TopicPartition, position: int) -> LogStartMovedError:
+    """Return the error of a log that begins behind the next offset to read."""
+    what = f"{where} no longer has the next offset, {position} or later"
+    return LogStartMovedError(what, "older records have expired")
 
 
 def cut_back(where: TopicPartition, end: int, span: Span) -> TopicChangedError:

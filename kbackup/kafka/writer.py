@@ -32,7 +32,14 @@ from kbackup.kafka import (
     TakenOverError,
     fence,
 )
-from kbackup.kafka.client import WRITERS, Complaints, kafka_error, patience_s, within
+from kbackup.kafka.client import (
+    WRITERS,
+    Complaints,
+    GroupPositions,
+    kafka_error,
+    patience_s,
+    within,
+)
 from kbackup.kafka.native import choose
 from kbackup.kafka.sender import (
     ColumnSender,
@@ -295,7 +302,33 @@ for again.  The client forgets it with its metadata, which are refreshed before 
 """
 
 
-class KafkaWriter:
+class OfGroup:
+    """What writers share: the limit of the target, and the positions of the group.
+
+    Attributes:
+        record_bytes_max: As `Writer` has it.
+    """
+
+    _positions: GroupPositions
+
+    def __init__(self, target: TopicPartition, group: str, max_message_bytes: int | None) -> None:
+        self._target, self._group = target, group
+        self._largest = min(max_message_bytes or UNKNOWN_BYTES, CLIENT_BYTES)
+        self.record_bytes_max = max(0, self._largest - OVERHEAD_BYTES)
+        self._id = f"{group}-{fence(target)}"
+
+    def position(self, where: TopicPartition | None = None) -> Position | None:
+        """Return the committed position: `Writer.position`."""
+        return self._positions.read(where or self._target)
+
+    def positions(
+        self, wheres: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, Position | None]:
+        """Return committed positions, in one request: `Writer.positions`."""
+        return self._positions.read_all(wheres)
+
+
+class KafkaWriter(OfGroup):
     """Writes to one target partition and keeps the position in a consumer group.
 
     Records may go to other partitions of the target's topic too, with positions of the group there:
@@ -326,20 +359,18 @@ class KafkaWriter:
 
         Of what the topic takes, Kafka measures whole batches against *max_message_bytes*.
         """
-        self._settings, self._target, self._group = settings, target, group
-        self._exactly_once = exactly_once
-        largest = min(max_message_bytes or UNKNOWN_BYTES, CLIENT_BYTES)
-        self.record_bytes_max = max(0, largest - OVERHEAD_BYTES)
+        super().__init__(target, group, max_message_bytes)
+        self._settings, self._exactly_once = settings, exactly_once
         self._complaints = Complaints()
         own: dict[str, Any] = {
             "enable.idempotence": True,
-            **limits(largest, max_message_bytes, settings.producer, is_spread=is_spread),
+            **limits(self._largest, max_message_bytes, settings.producer, is_spread=is_spread),
             "message.max.bytes": 1_000_000_000,  # the broker decides, not the client
             "delivery.report.only.error": True,  # no Python call for each record that went well
             "error_cb": self._complaints,
         }
         if exactly_once:
-            own["transactional.id"] = f"{group}-{fence(target)}"
+            own["transactional.id"] = self._id
             own["transaction.timeout.ms"] = TRANSACTION_MS
             own["topic.metadata.refresh.interval.ms"] = _REFRESH_MS
             own["metadata.max.age.ms"] = _FORGET_MS
@@ -361,16 +392,6 @@ class KafkaWriter:
             except KbackupError:
                 self.close()
                 raise
-
-    def position(self, where: TopicPartition | None = None) -> Position | None:
-        """Return the committed position: `Writer.position`."""
-        return self._positions.read(where or self._target)
-
-    def positions(
-        self, wheres: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, Position | None]:
-        """Return committed positions, in one request: `Writer.positions`."""
-        return self._positions.read_all(wheres)
 
     def write(self, batch: pa.RecordBatch, where: TopicPartition | None = None) -> int:
         """Send the records of *batch*; returns when the client has taken them all: `Writer.write`.
