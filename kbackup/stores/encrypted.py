@@ -227,6 +227,7 @@ class EncryptedStore:
             if isinstance(store, ability):
                 vars(self).update({name: getattr(store, name) for name in methods})
         if isinstance(store, Ranges):
+            self._ranges = store
             self.open_range = self._open_range
             self._heads = lru_cache(_HEADS_MOST)(self._begin)
 
@@ -287,11 +288,9 @@ class EncryptedStore:
 
     def _open_range(self, key: str, start: int, length: int) -> BinaryIO:
         """Fetch and decrypt the chunks that hold a part: `Ranges.open_range`."""
-        below = self._below
-        assert isinstance(below, Ranges)  # noqa: S101  (it is no method otherwise)
         name = self._keys.name(key)
         if name is None:
-            return below.open_range(key, start, length)
+            return self._ranges.open_range(key, start, length)
         try:
             return self._part(key, name, start, length)
         except CorruptObjectError:  # it may have been replaced since it was looked at
@@ -299,11 +298,9 @@ class EncryptedStore:
             return self._part(key, name, start, length)
 
     def _part(self, key: str, name: bytes, start: int, length: int) -> BinaryIO:
-        below = self._below
-        assert isinstance(below, Ranges)  # noqa: S101
         header, stored = self._heads(key)
         if not header.startswith(MAGIC):
-            return self._plain(key, below.open_range(key, start, length))
+            return self._plain(key, self._ranges.open_range(key, start, length))
         if start + length > _content_size(stored):
             why = f"it ends before byte {start + length}"
             raise CorruptObjectError(key, why, key=key)
@@ -312,7 +309,7 @@ class EncryptedStore:
         begin = HEADER_BYTES + first * _FULL_BYTES
         last = max(first, (start + length - 1) // CHUNK_BYTES)
         end = min(stored, HEADER_BYTES + (last + 1) * _FULL_BYTES)
-        with below.open_range(key, begin, end - begin) as body:
+        with self._ranges.open_range(key, begin, end - begin) as body:
             found = Spool(_HELD_BYTES, expected_bytes=end - begin, is_hashed=False)
             skipped = start - first * CHUNK_BYTES
             for part in _decrypted(seal, key, body, first, stored):
@@ -325,12 +322,10 @@ class EncryptedStore:
 
     def _begin(self, key: str) -> tuple[bytes, int]:
         """Return the header of an object, and its size."""
-        below = self._below
-        assert isinstance(below, Ranges)  # noqa: S101
         head = self._below.head(key)
         if head is None:
             raise ObjectNotFoundError(key, "no such object", key=key)
-        with below.open_range(key, 0, min(head.size, HEADER_BYTES)) as body:
+        with self._ranges.open_range(key, 0, min(head.size, HEADER_BYTES)) as body:
             return body.read(), head.size
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
