@@ -349,7 +349,7 @@ class OnlyRead(FileFormat):
         options: FormatOptions,  # noqa: ARG002
     ) -> Sequence[Bad]:
         """Refuse every row: nothing is written."""
-        return [Bad(row, "kbackup only reads this format") for row in range(len(values))]
+        return all_rows(values, "kbackup only reads this format")
 
     def writer(
         self,
@@ -473,6 +473,11 @@ def column_schema(field: pa.Field, form: str) -> ConnectSchema:
             f"choose a {field.name}.converter that has schemas, such as JsonConverter with "
             "schemas.enable=true",
         ) from None
+
+
+def all_rows(values: pa.Array, what: str, why: str = "", do: str = "") -> list[Bad]:
+    """Return all rows of *values*, none of which a file can hold."""
+    return [Bad(row, what, why, do) for row in range(len(values))]
 
 
 def null_keys(keys: pa.Array) -> Sequence[Bad]:

@@ -27,6 +27,7 @@ from kbackup.formats import (
     FileFormat,
     FormatOptions,
     Traits,
+    all_rows,
     choose,
     column_schema,
     null_keys,
@@ -196,10 +197,8 @@ class AvroFormat(FileFormat):
             return ()
         if isinstance(values.type, pa.JsonType):
             do = f"set schemas.enable=true of its converter, or {choose(view, 'json')}"
-            return [
-                Bad(row, f"a {COLUMNS[view]} has no schema", "an Avro file needs one", do)
-                for row in range(len(values))
-            ]
+            what = f"a {COLUMNS[view]} has no schema"
+            return all_rows(values, what, "an Avro file needs one", do)
         return [
             *(null_keys(values) if view is View.KEY else ()),
             *_too_many_empty_items(values, view),

@@ -13,7 +13,7 @@ Source: the published objects and the description of the block-gzip sink for Kaf
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, BinaryIO, ClassVar, Final
+from typing import BinaryIO, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -128,7 +128,7 @@ class BlockGzipWriter:
     """A file being written; its blocks do not depend on how rows are divided into calls."""
 
     def __init__(self, file: BinaryIO, options: FormatOptions) -> None:
-        self._out = _Counted(file)
+        self._file = file
         self._most_bytes = BLOCK_BYTES.of(options.values)
         self._level = LEVEL.of(options.values)
         self._codec = _codec(options)
@@ -180,9 +180,8 @@ class BlockGzipWriter:
 
     def _add(self, lines: pa.BinaryArray) -> None:
         if self._stream is None:
-            self._began = self._out.size
-            out: Any = self._out
-            self._stream = codecs.compressor(self._codec, out, self._level)
+            self._began = self._file.tell()
+            self._stream = codecs.compressor(self._codec, self._file, self._level)
         data = bytes_of(lines)
         self._stream.write(data)
         self._bytes += len(data)
@@ -192,23 +191,10 @@ class BlockGzipWriter:
         if self._stream is None:
             return
         self._stream.finish()
-        length = self._out.size - self._began
+        length = self._file.tell() - self._began
         self._blocks.append((self._bytes, self._records, length, self._began))
         self._stream, self._bytes, self._records = None, 0, 0
 
 
 def _codec(options: FormatOptions) -> Codec:
     return codecs.by_name(CODEC.of(options.values)) or GZIP
-
-
-class _Counted:
-    """A file that counts the bytes written to it."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.size = 0
-
-    def write(self, data: bytes) -> int:
-        """Write *data*."""
-        self.size += len(data)
-        return self._file.write(data)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kbackup.connect.tables import Files, TableColumn, struct
-from kbackup.formats import COLUMNS, FileFormat, FormatOptions, Traits, choose, null_keys
+from kbackup.formats import COLUMNS, FileFormat, FormatOptions, Traits, all_rows, choose, null_keys
 from kbackup.formats.parquet_records import FORMAT_VERSION, METADATA_PREFIX, RowGroups, read_records
 from kbackup.formats.parquet_values import ValueWriter, read_values
 from kbackup.naming import View
@@ -162,15 +162,14 @@ class ParquetFormat(FileFormat):
             why = "each column of a Parquet file is a field of a struct, and it has none"
             what = f"a {COLUMNS[view]} is or has a struct without fields"
             do = choose(view, "avro", "json")
-            return [Bad(row, what, why, do) for row in range(len(values))]
+            return all_rows(values, what, why, do)
         if view is View.VALUE and not pa.types.is_struct(values.type):
             do = choose(view, "avro", "json")
             why = "each column of a Parquet file is a field of a struct"
-            return [Bad(row, "a value is not a struct", why, do) for row in range(len(values))]
+            return all_rows(values, "a value is not a struct", why, do)
         if isinstance(values.type, pa.JsonType):
             do = f"set schemas.enable=true of its converter, or {choose(view, 'json')}"
-            why = "a Parquet file needs one"
-            return [Bad(row, "a key has no schema", why, do) for row in range(len(values))]
+            return all_rows(values, "a key has no schema", "a Parquet file needs one", do)
         return null_keys(values) if view is View.KEY else ()
 
     def _writer(
