@@ -5,7 +5,6 @@ Doubts, errors and the reason of the exit code go to stderr: what follows a tabl
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from rich.text import Text
@@ -13,6 +12,7 @@ from rich.text import Text
 from kbackup.cli import tables
 from kbackup.cli.progress import warning_text
 from kbackup.cli.tables import (
+    Column,
     Listing,
     counted_by_name,
     is_run,
@@ -306,9 +306,9 @@ _ABSENT: Final = frozenset({"missing_object", "gap"})
 """Findings about what is not there, so that no object read is bad."""
 
 
-def verify_table(
+def verified(
     partitions: Sequence["PartitionVerdict"], findings: Sequence["Finding"]
-) -> Listing:
+) -> list[list[str]]:
     """Return what was found, a row a partition and further lines for further findings."""
     rows: list[list[str]] = []
     for row in partitions:
@@ -317,14 +317,11 @@ def verify_table(
         rows.append([row.where.topic, str(row.where.partition), *numbers, results[0]])
         rows += [["", "", "", "", result] for result in results[1:]]
     placed = {row.where for row in partitions}
-    rows += [
+    return rows + [
         [found.where.topic, str(found.where.partition), "", "", _found(found)]
         for found in findings
         if found.where not in placed
     ]
-    heads = {"topic": False, "p": True, "objects": True, "records": True, "result": False}
-    topic, *others = tables.of_texts(heads)
-    return Listing([replace(topic, is_whole=True), *others], rows)
 
 
 def _results(row: "PartitionVerdict", findings: Sequence["Finding"]) -> list[str]:
@@ -491,7 +488,7 @@ class Screens(OutputPart):
             self._stdout.paragraph(line)
         topics = self._of("plan_topic")
         self._stdout.text("")
-        tables.plan_table(topics).draw(self._stdout)
+        Listing(tables.PLAN, topics).draw(self._stdout)
         self._stdout.text("")
         self._stdout.paragraph(tables.plan_count(topics))
         if planned := self._of("plan_schemas"):
@@ -505,9 +502,7 @@ class Screens(OutputPart):
 
     def _print_groups(self, summary: Ended) -> None:
         rows = self._of("group_offset")
-        if rows:
-            tables.translated_table(rows).draw(self._stdout)
-            self._stdout.text("")
+        self._draw(tables.TRANSLATED, rows)
         if text := groups_set(summary, {row.group for row in rows} - {""}):
             self._stdout.paragraph(text)
         if "offsets_kept_s" in summary.facts:
@@ -519,28 +514,22 @@ class Screens(OutputPart):
         if checked := self._of("drill_report"):
             bad = sum(bool(one.issues) for one in checked)
             found = f"{digits(bad)} of them wrong" if bad else "none of them altered"
-            self._print(tables.reports_table(checked), f"{count(len(checked), 'report')}, {found}")
+            self._draw(tables.REPORTS, checked)
+            self._stdout.paragraph(f"{count(len(checked), 'report')}, {found}")
         report: DrillReport | None = summary.facts.get("drill")
         if report is None and self._of("plan_topic"):
             self._print_plan()
         if report is None:
             return
-        if wrong := [row for row in self._of("compared") if row.state != "same"]:
-            tables.compared_table(wrong).draw(self._stdout)
-            self._stdout.text("")
+        self._draw(tables.COMPARED, [row for row in self._of("compared") if row.state != "same"])
         for line in drilled(report, summary):
             self._stdout.paragraph(line)
 
     def _print_access(self, summary: Ended) -> None:
-        for kind, table in (
-            ("acl", tables.acls_table),
-            ("scram_user", tables.users_table),
-            ("broker_setting", tables.broker_settings_table),
-        ):
-            if rows := self._of(kind):
-                table(rows).draw(self._stdout)
-                self._stdout.text("")
         new = {"acls": self._of("acl"), "users": self._of("scram_user")}
+        self._draw(tables.ACLS, new["acls"])
+        self._draw(tables.USERS, new["users"])
+        self._draw(tables.BROKER_SETTINGS, self._of("broker_setting"))
         planned = {name: sum(row.action == "add" for row in rows) for name, rows in new.items()}
         done = {name: summary.facts[name] for name in new if name in summary.facts}
         if done or not summary.errors:
@@ -557,17 +546,16 @@ class Screens(OutputPart):
                 self._print_estimate(summary)
             case "sink plan" | "sink repair plan":
                 rows = [row for plan in self._of("plan") for row in plan.partitions]
-                self._print(tables.sink_plan_table(rows), tables.sink_plan_count(rows))
+                self._print(tables.SINK_PLAN, rows, tables.sink_plan_count(rows))
                 self._print_estimate(summary)
                 for line in sink_plan_foot(self._start):
                     self._stdout.paragraph(line)
             case "restore list":
                 self._print_topics(partitions)
             case "sink status" | "restore status" if "runs" in summary.facts:
-                listing = tables.status_table(partitions)
-                self._print(listing, count(len(partitions), "partition"))
+                self._print(tables.STATUS, partitions, count(len(partitions), "partition"))
                 runs = summary.facts["runs"]
-                self._print(tables.runs_table(runs), count(len(runs), "run"))
+                self._print(tables.RUNS, runs, count(len(runs), "run"))
                 for line in status_foot(summary.facts):
                     self._stdout.paragraph(line)
             case "sink copy" | "sink expire" | "sink abort-uploads":
@@ -578,10 +566,10 @@ class Screens(OutputPart):
                 self._stdout.paragraph(count(len(self._of("recipient")), "recipient"))
             case "config show":
                 settings = self._of("setting")
-                self._print(tables.settings_table(settings), count(len(settings), "setting"))
+                self._print(tables.SETTINGS, settings, count(len(settings), "setting"))
             case "plugins":
                 plugins = self._of("plugin")
-                self._print(tables.plugins_table(plugins), count(len(plugins), "plugin"))
+                self._print(tables.PLUGINS, plugins, count(len(plugins), "plugin"))
             case "doctor" | "config check":
                 self._stdout.paragraph(checks_count(self._of("check")))
             case _:
@@ -592,29 +580,30 @@ class Screens(OutputPart):
         partitions = sorted(self._of("partition"), key=lambda row: row.where)
         findings, compared = self._of("finding"), self._of("compared")
         if findings or partitions or not compared:
-            self._print(
-                verify_table(partitions, findings), verify_count(summary, partitions, findings)
-            )
+            counted = verify_count(summary, partitions, findings)
+            self._print(tables.VERIFIED, verified(partitions, findings), counted)
         if compared:
             counted = tables.compared_count(compared, summary.seconds)
-            self._print(tables.compared_table(compared), counted)
+            self._print(tables.COMPARED, compared, counted)
 
     def _print_topics(self, partitions: Sequence["StoredPartition"]) -> None:
-        self._print(tables.topics_table(partitions), tables.topics_count(partitions))
+        self._print(tables.TOPICS, partitions, tables.topics_count(partitions))
         tables.draw_map(self._of("coverage"), self._stdout)
-        if found := self._of("schema"):
-            self._stdout.text("")
-            tables.named_schemas_table(found).draw(self._stdout)
-        if found := self._of("group"):
-            self._stdout.text("")
-            tables.groups_table(found).draw(self._stdout)
+        for kind, columns in (("schema", tables.NAMED_SCHEMAS), ("group", tables.GROUPS)):
+            if found := self._of(kind):
+                self._stdout.text("")
+                Listing(columns, found).draw(self._stdout)
 
-    def _print(self, listing: Listing, counted: str) -> None:
-        """Print a table and its count; no table where it has no rows."""
-        if listing.rows:
-            listing.draw(self._stdout)
-            self._stdout.text("")
+    def _print(self, columns: Sequence[Column], rows: Sequence[Any], counted: str) -> None:
+        """Print a table and its count."""
+        self._draw(columns, rows)
         self._stdout.paragraph(counted)
+
+    def _draw(self, columns: Sequence[Column], rows: Sequence[Any]) -> None:
+        """Print a table and an empty line; nothing where it has no rows."""
+        if rows:
+            Listing(columns, rows).draw(self._stdout)
+            self._stdout.text("")
 
     def _print_check(self, check: Check) -> None:
         text = f"{check.area} {check.name}: {check.text}"

@@ -19,9 +19,8 @@ from kbackup.inspect import NOTHING_KNOWN, PART, Days, MapState, Stretch, cells
 
 if TYPE_CHECKING:  # what finds these imports clients that help does not need
     from kbackup.catalog.drills import DrillChecked
-    from kbackup.inspect.peek import NamedSchema
     from kbackup.inspect.topics import GroupStood, PartitionMap, StoredPartition
-    from kbackup.restore.access import AclPlanned, SettingCompared, UserPlanned
+    from kbackup.restore.access import AclPlanned
     from kbackup.restore.groups import GroupTranslated
     from kbackup.restore.schemas import SchemasPlanned
     from kbackup.runs.compare import PartitionCompared
@@ -351,20 +350,6 @@ def _bytes(head: str, name: str = "bytes") -> Column:
     return Column(head, lambda row: size(getattr(row, name)), is_number=True)
 
 
-def plan_table(topics: Sequence[TopicPlanned]) -> Listing:
-    """Return what a restore would do, a row a topic."""
-    columns = [
-        Column("source\ntopic", lambda row: row.source, is_whole=True),
-        Column("target\ntopic", lambda row: row.target or "-", is_whole=True),
-        Column("partitions\nbackup -> target", _partitions, is_number=True),
-        Column("objects", lambda row: digits(row.own.objects), is_number=True, is_spared=True),
-        Column("records", lambda row: digits(row.own.records), is_number=True),
-        Column("bytes", lambda row: size(row.own.bytes), is_number=True),
-        Column("action", _action),
-    ]
-    return Listing(columns, topics)
-
-
 def _partitions(row: TopicPlanned) -> str:
     target = row.partitions.target
     there = f"(new) {digits(row.partitions.backup)}" if target is None else digits(target)
@@ -375,6 +360,18 @@ def _action(row: TopicPlanned) -> str:
     if row.action == "refuse":
         return "REFUSED"
     return f"{row.action}, {row.reason}" if row.reason else row.action
+
+
+PLAN: Final = (
+    Column("source\ntopic", lambda row: row.source, is_whole=True),
+    Column("target\ntopic", lambda row: row.target or "-", is_whole=True),
+    Column("partitions\nbackup -> target", _partitions, is_number=True),
+    Column("objects", lambda row: digits(row.own.objects), is_number=True, is_spared=True),
+    Column("records", lambda row: digits(row.own.records), is_number=True),
+    Column("bytes", lambda row: size(row.own.bytes), is_number=True),
+    Column("action", _action),
+)
+"""What a restore would do, a row a topic."""
 
 
 def plan_count(topics: Sequence[TopicPlanned]) -> str:
@@ -392,15 +389,13 @@ def schemas_count(plans: Sequence["SchemasPlanned"]) -> str:
     return f"{count(schemas, 'schema')} to register at {plans[0].registry}"
 
 
-def sink_plan_table(partitions: Sequence[PartitionRow]) -> Listing:
-    """Return what a sink would read, a row a partition."""
-    columns = [
-        *_PLACE,
-        *_numbers(group_offset="group at", start="from", end="end"),
-        Column("to read", lambda row: digits(_to_read(row)), is_number=True),
-        _STATE,
-    ]
-    return Listing(columns, partitions)
+SINK_PLAN: Final = (
+    *_PLACE,
+    *_numbers(group_offset="group at", start="from", end="end"),
+    Column("to read", lambda row: digits(_to_read(row)), is_number=True),
+    _STATE,
+)
+"""What a sink would read, a row a partition."""
 
 
 def _to_read(row: PartitionRow) -> int | None:
@@ -413,19 +408,17 @@ def sink_plan_count(partitions: Sequence[PartitionRow]) -> str:
     return f"{count(len(partitions), 'partition')}, {offsets} to read"
 
 
-def topics_table(partitions: Sequence["StoredPartition"]) -> Listing:
-    """Return what is in the bucket, a row a partition."""
-    columns = [
-        *_PLACE,
-        Column("format", lambda row: row.format or UNKNOWN),
-        *(replace(each, is_spared=True) for each in _numbers("objects")),
-        *_numbers("first", "last", "records"),
-        _bytes("stored"),
-        Column("oldest record", lambda row: _moment(row.oldest), is_spared=True, is_whole=True),
-        Column("newest record", lambda row: _end(row.newest), is_whole=True),
-        Column("last stored", lambda row: _moment(row.last_stored), is_spared=True, is_whole=True),
-    ]
-    return Listing(columns, partitions)
+TOPICS: Final = (
+    *_PLACE,
+    Column("format", lambda row: row.format or UNKNOWN),
+    *(replace(each, is_spared=True) for each in _numbers("objects")),
+    *_numbers("first", "last", "records"),
+    _bytes("stored"),
+    Column("oldest record", lambda row: _moment(row.oldest), is_spared=True, is_whole=True),
+    Column("newest record", lambda row: _end(row.newest), is_whole=True),
+    Column("last stored", lambda row: _moment(row.last_stored), is_spared=True, is_whole=True),
+)
+"""What is in the bucket, a row a partition."""
 
 
 def _moment(time: datetime | None) -> str:
@@ -450,72 +443,71 @@ def topics_count(partitions: Sequence["StoredPartition"]) -> str:
     return text
 
 
-def status_table(partitions: Sequence[PartitionRow]) -> Listing:
-    """Return how far a sink is, a row a partition."""
+STATUS: Final = (
+    *_PLACE,
+    Column(
+        "committed",
+        lambda row: "none" if row.committed is None else digits(row.committed),
+        is_number=True,
+    ),
+    *_numbers("lag"),
+    _STATE,
+)
+"""How far a sink is, a row a partition."""
 
-    def committed(row: PartitionRow) -> str:
-        return "none" if row.committed is None else digits(row.committed)
-
-    columns = [*_PLACE, Column("committed", committed, is_number=True), *_numbers("lag"), _STATE]
-    return Listing(columns, partitions)
-
-
-def named_schemas_table(schemas: Sequence["NamedSchema"]) -> Listing:
-    """Return the registry schemas that records name, a row a schema."""
-    columns = [
-        Column("topic", lambda row: row.use.topic, is_whole=True),
-        Column("part", lambda row: row.use.part),
-        Column("schema", lambda row: str(row.use.id), is_number=True),
-        Column("kind", lambda row: row.kind or row.state),
-        Column("subjects", lambda row: ", ".join(row.subjects) or UNKNOWN),
-    ]
-    return Listing(columns, schemas)
-
-
-def groups_table(groups: Sequence["GroupStood"]) -> Listing:
-    """Return where consumer groups stood, a row a group and partition."""
-
-    def note(row: "GroupStood") -> str:
-        beyond = "" if row.beyond is None else f"{digits(row.beyond)} beyond the backup"
-        return ", ".join(filter(None, [beyond, row.unsettled]))
-
-    columns = [
-        Column("group", lambda row: row.group, is_whole=True),
-        *_PLACE,
-        *_numbers(offset="offset", lag="unread"),
-        Column("captured", lambda row: _moment(row.taken), is_whole=True),
-        Column("note", note),
-    ]
-    return Listing(columns, groups)
+NAMED_SCHEMAS: Final = (
+    Column("topic", lambda row: row.use.topic, is_whole=True),
+    Column("part", lambda row: row.use.part),
+    Column("schema", lambda row: str(row.use.id), is_number=True),
+    Column("kind", lambda row: row.kind or row.state),
+    Column("subjects", lambda row: ", ".join(row.subjects) or UNKNOWN),
+)
+"""The registry schemas that records name, a row a schema."""
 
 
-def translated_table(rows: Sequence["GroupTranslated"]) -> Listing:
-    """Return where groups go on in restored topics, a row a group and partition."""
-
-    def copy(row: "GroupTranslated") -> str:
-        is_same = row.target_partition == row.where.partition
-        return row.target if is_same else f"{row.target}-{row.target_partition}"
-
-    columns = [
-        Column("group", lambda row: row.group or UNKNOWN, is_whole=True),
-        *_PLACE,
-        Column("copy", copy, is_spared=True, is_whole=True),
-        *_numbers(was="was", becomes="becomes", unread="unread"),
-        Column("captured", lambda row: _moment(row.taken), is_spared=True, is_whole=True),
-        Column("note", lambda row: row.note),
-    ]
-    return Listing(columns, rows)
+def _note(row: "GroupStood") -> str:
+    beyond = "" if row.beyond is None else f"{digits(row.beyond)} beyond the backup"
+    return ", ".join(filter(None, [beyond, row.unsettled]))
 
 
-def compared_table(rows: Sequence["PartitionCompared"]) -> Listing:
-    """Return what comparing records has shown, a row a partition."""
-    columns = [
-        *_PLACE,
-        Column("copy", lambda row: row.target or "", is_spared=True),
-        *_numbers(records="equal"),
-        Column("result", lambda row: row.result),
-    ]
-    return Listing(columns, rows)
+GROUPS: Final = (
+    Column("group", lambda row: row.group, is_whole=True),
+    *_PLACE,
+    *_numbers(offset="offset", lag="unread"),
+    Column("captured", lambda row: _moment(row.taken), is_whole=True),
+    Column("note", _note),
+)
+"""Where consumer groups stood, a row a group and partition."""
+
+
+def _copy(row: "GroupTranslated") -> str:
+    is_same = row.target_partition == row.where.partition
+    return row.target if is_same else f"{row.target}-{row.target_partition}"
+
+
+TRANSLATED: Final = (
+    Column("group", lambda row: row.group or UNKNOWN, is_whole=True),
+    *_PLACE,
+    Column("copy", _copy, is_spared=True, is_whole=True),
+    *_numbers(was="was", becomes="becomes", unread="unread"),
+    Column("captured", lambda row: _moment(row.taken), is_spared=True, is_whole=True),
+    *_texts("note"),
+)
+"""Where groups go on in restored topics, a row a group and partition."""
+
+VERIFIED: Final = (
+    Column("topic", itemgetter(0), is_whole=True),
+    *of_texts({"topic": False, "p": True, "objects": True, "records": True, "result": False})[1:],
+)
+"""What verifying objects has shown, in texts."""
+
+COMPARED: Final = (
+    *_PLACE,
+    Column("copy", lambda row: row.target or "", is_spared=True),
+    *_numbers(records="equal"),
+    *_texts("result"),
+)
+"""What comparing records has shown, a row a partition."""
 
 
 def compared_count(rows: Sequence["PartitionCompared"], seconds: float | None) -> str:
@@ -530,99 +522,83 @@ def compared_count(rows: Sequence["PartitionCompared"], seconds: float | None) -
     return f"{', '.join(parts)}: {', '.join(results) or 'no difference'}"
 
 
-def acls_table(rows: Sequence["AclPlanned"]) -> Listing:
-    """Return the ACLs of a backup, and what is done with each."""
-
-    def resource(row: "AclPlanned") -> str:
-        prefixed = " (prefix)" if row.acl.pattern == "PREFIXED" else ""
-        return f"{row.acl.resource_type.lower()} {row.acl.name}{prefixed}"
-
-    columns = [
-        Column("ACL", lambda row: row.action),
-        Column("permission", lambda row: row.acl.permission),
-        Column("principal", lambda row: row.acl.principal),
-        Column("operation", lambda row: row.acl.operation),
-        Column("on", resource),
-        Column("host", lambda row: row.acl.host, is_spared=True),
-        Column("note", lambda row: row.note),
-    ]
-    return Listing(columns, rows)
+def _resource(row: "AclPlanned") -> str:
+    prefixed = " (prefix)" if row.acl.pattern == "PREFIXED" else ""
+    return f"{row.acl.resource_type.lower()} {row.acl.name}{prefixed}"
 
 
-def users_table(rows: Sequence["UserPlanned"]) -> Listing:
-    """Return the SCRAM users of a backup, and what is done with each."""
-    columns = [
-        Column("user", lambda row: row.action),
-        Column("name", lambda row: row.user.name),
-        Column("mechanism", lambda row: row.user.mechanism),
-        Column("iterations", lambda row: digits(row.user.iterations), is_number=True),
-        Column("note", lambda row: row.note),
-    ]
-    return Listing(columns, rows)
+ACLS: Final = (
+    Column("ACL", lambda row: row.action),
+    Column("permission", lambda row: row.acl.permission),
+    Column("principal", lambda row: row.acl.principal),
+    Column("operation", lambda row: row.acl.operation),
+    Column("on", _resource),
+    Column("host", lambda row: row.acl.host, is_spared=True),
+    *_texts("note"),
+)
+"""The ACLs of a backup, and what is done with each."""
+
+USERS: Final = (
+    Column("user", lambda row: row.action),
+    Column("name", lambda row: row.user.name),
+    Column("mechanism", lambda row: row.user.mechanism),
+    Column("iterations", lambda row: digits(row.user.iterations), is_number=True),
+    *_texts("note"),
+)
+"""The SCRAM users of a backup, and what is done with each."""
+
+BROKER_SETTINGS: Final = (
+    Column("broker setting", lambda row: row.setting),
+    Column("captured", lambda row: row.captured or UNKNOWN),
+    Column("here", lambda row: row.here or UNKNOWN),
+)
+"""The settings of brokers that differ from the captured ones."""
+
+RUNS: Final = (
+    Column("run", lambda row: row.run, is_whole=True),
+    Column("result", lambda row: row.result or UNKNOWN),
+    Column("exit", lambda row: _text(row.exit_code), is_number=True),
+    *_numbers("records", "objects"),
+    _bytes("stored", "bytes_stored"),
+    Column("took", lambda row: duration(row.seconds), is_number=True),
+)
+"""How past runs ended, a row a run."""
 
 
-def broker_settings_table(rows: Sequence["SettingCompared"]) -> Listing:
-    """Return the settings of brokers that differ from the captured ones."""
-    columns = [
-        Column("broker setting", lambda row: row.setting),
-        Column("captured", lambda row: row.captured or UNKNOWN),
-        Column("here", lambda row: row.here or UNKNOWN),
-    ]
-    return Listing(columns, rows)
+def _result(row: "DrillChecked") -> str:
+    if row.report is None:
+        return "cannot be read"
+    return "passed" if row.report.has_passed else f"failed (exit {row.report.exit_code})"
 
 
-def runs_table(runs: Sequence[Any]) -> Listing:
-    """Return how past runs ended, a row a run."""
-    columns = [
-        Column("run", lambda row: row.run, is_whole=True),
-        Column("result", lambda row: row.result or UNKNOWN),
-        Column("exit", lambda row: _text(row.exit_code), is_number=True),
-        *_numbers("records", "objects"),
-        _bytes("stored", "bytes_stored"),
-        Column("took", lambda row: duration(row.seconds), is_number=True),
-    ]
-    return Listing(columns, runs)
+def _ended(row: "DrillChecked") -> str:
+    return UNKNOWN if row.report is None else shown_ms(row.report.ended_ms)
 
 
-def reports_table(rows: Sequence["DrillChecked"]) -> Listing:
-    """Return the reports of drills, a row a report."""
+REPORTS: Final = (
+    Column("report", lambda row: digits(row.number), is_number=True),
+    Column("drill", lambda row: row.report.id if row.report else UNKNOWN, is_whole=True),
+    Column("ended", _ended, is_whole=True),
+    Column("result", _result),
+    Column("RTO", lambda row: duration(row.report and row.report.rto_s), is_number=True),
+    Column("RPO", lambda row: duration(row.report and row.report.rpo_s), is_number=True),
+    *_texts("signature"),
+)
+"""The reports of drills, a row a report."""
 
-    def result(row: "DrillChecked") -> str:
-        if row.report is None:
-            return "cannot be read"
-        return "passed" if row.report.has_passed else f"failed (exit {row.report.exit_code})"
+SETTINGS: Final = (
+    Column("setting", lambda row: row.name, is_whole=True),
+    *_texts("value", "origin"),
+)
+"""The effective configuration, a row a setting."""
 
-    def ended(row: "DrillChecked") -> str:
-        return UNKNOWN if row.report is None else shown_ms(row.report.ended_ms)
-
-    columns = [
-        Column("report", lambda row: digits(row.number), is_number=True),
-        Column("drill", lambda row: row.report.id if row.report else UNKNOWN, is_whole=True),
-        Column("ended", ended, is_whole=True),
-        Column("result", result),
-        Column("RTO", lambda row: duration(row.report and row.report.rto_s), is_number=True),
-        Column("RPO", lambda row: duration(row.report and row.report.rpo_s), is_number=True),
-        Column("signature", lambda row: row.signature),
-    ]
-    return Listing(columns, rows)
-
-
-def settings_table(settings: Sequence[Any]) -> Listing:
-    """Return the effective configuration, a row a setting."""
-    columns = [Column("setting", lambda row: row.name, is_whole=True), *_texts("value", "origin")]
-    return Listing(columns, settings)
-
-
-def plugins_table(plugins: Sequence[Any]) -> Listing:
-    """Return what is installed, a row an implementation."""
-    columns = [
-        Column("kind", lambda row: row.extension_point, is_whole=True),
-        *_texts("name", is_whole=True),
-        Column("class", lambda row: row.target, is_spared=True, is_whole=True),
-        *_texts("package", "version"),
-    ]
-    return Listing(columns, plugins)
-
+PLUGINS: Final = (
+    Column("kind", lambda row: row.extension_point, is_whole=True),
+    *_texts("name", is_whole=True),
+    Column("class", lambda row: row.target, is_spared=True, is_whole=True),
+    *_texts("package", "version"),
+)
+"""What is installed, a row an implementation."""
 
 _WIDEST: Final = 100
 """Cells of a bar at most, also where nothing limits the width."""
