@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
@@ -35,7 +35,6 @@ from kbackup.naming import Layout
 from kbackup.naming.renaming import EXCLUDES_NOTHING, UNROUTED, Asked, Routes
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
-from kbackup.runs import wiring
 from kbackup.runs.known import listed
 from kbackup.runs.locks import Holder, left_to_others
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport, Row, Summary
@@ -564,77 +563,3 @@ def sought(group: str, asked: Asked) -> TopicEntry:
     return TopicEntry(
         SINK, group=group, names=names, pattern=asked.pattern, excluded=asked.excluded
     )
-
-
-class Opening:
-    """Opens what was planned."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        summary: Summary,
-        account: SinkProgress,
-        news: News,
-        ledger: RunLedger,
-    ) -> None:
-        self._settings, self._summary, self._account = settings, summary, account
-        self._news, self._ledger = news, ledger
-
-    def report(self, plan: SinkPlan, cluster: Cluster) -> None:
-        """Open the account of what is planned, and report it."""
-        settings = self._settings
-        self._summary.facts |= {
-            "group": plan.group,
-            "kafka_client": wiring.sink_way(settings),
-            "cluster_id": cluster.cluster_id,
-            "topics_dir": settings.topics_dir,
-            "topic_settings": topic_settings(plan, cluster.topic_config(plan.topics)),
-            **({"stored_as": self._stored_as(plan)} if settings.renames else {}),
-        }
-        for at in plan.partitions:
-            self._account.begin(at)
-        self._news.start(plan)
-        self._news.held_up(self._account.held_up())
-
-    def _stored_as(self, plan: SinkPlan) -> dict[str, str]:
-        """Return the names under which topics are stored."""
-        routes = wiring.routes(self._settings)
-        return {name: routes.topic(name) for name in plan.topics}
-
-    def enter(self, plan: SinkPlan, cluster: Cluster) -> None:
-        """Enter topics into the ledger before anything is stored of them."""
-        self._enter(plan, cluster, self._summary.facts["topic_settings"])
-
-    def _enter(self, plan: SinkPlan, cluster: Cluster, found: Mapping[str, Event]) -> None:
-        settings = self._settings
-        entry = sought(plan.group, settings.asked)
-        self._ledger.begin(plan, cluster, entry, wiring.reading(settings), found)
-
-    def start(self, partitions: Iterable[SinkPartitionPlan], group: str, cluster: Cluster) -> None:
-        """Enter what has expired, and set the group to where the run begins."""
-        positions = {}
-        for at in partitions:
-            for gap in self._news.expired(at):
-                self._ledger.gap(at.where, gap)
-            if (position := at.position()) is not None:
-                positions[at.where] = position
-        cluster.set_positions(group, positions)
-
-    def add(self, plan: SinkPlan, cluster: Cluster, group: str, empty_at: float | None) -> None:
-        """Take partitions in that have come while the run follows.
-
-        Args:
-            empty_at: When they had not been there yet, in seconds since the epoch: all that was
-                written to them before is backed up.
-        """
-        settings = topic_settings(plan, cluster.topic_config(plan.topics))
-        self._enter(plan, cluster, settings)
-        self.start(plan.partitions, group, cluster)
-        with self._account.lock:
-            self._summary.facts["topic_settings"] |= settings
-            if self._settings.renames:
-                self._summary.facts["stored_as"] |= self._stored_as(plan)
-            for at in plan.partitions:
-                self._account.begin(at, None if at.refusal is not None else empty_at)
-                self._news.odd(at)
-        self._news.planned(plan)

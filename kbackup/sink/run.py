@@ -3,7 +3,7 @@
 import functools
 import logging
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from queue import SimpleQueue
@@ -30,18 +30,18 @@ from kbackup.runs.locks import RunLock
 from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport
 from kbackup.sink import accounting, schemas
-from kbackup.sink.accounting import News, Opening, RunLedger, SinkProgress
+from kbackup.sink.accounting import News, RunLedger, SinkProgress
 from kbackup.sink.captures import LOOK_S, AccessCapture, GroupCaptures
 from kbackup.sink.follow import deal, follow
 from kbackup.sink.job import Adopt, Examined, GaveUp, SinkUnit
 from kbackup.sink.plan import (
     Claim,
+    SinkPartitionPlan,
     SinkPlan,
     error_policy,
     job_of,
     locked,
     make_plan,
-    no_others,
     plan_more,
     selection,
 )
@@ -101,7 +101,8 @@ class SinkRun:
         plan = make_plan(
             frame.settings, cluster, store, frame.environment.clock, backup=frame.backup
         )
-        self._open(store).report(plan, cluster)
+        self._open(store)
+        self._report(plan, cluster)
         routes = wiring.routes(frame.settings)
         for planned in accounting.plan_topics(plan, frame.layout, routes):
             frame.tell(planned)
@@ -166,7 +167,7 @@ class SinkRun:
             self._frame.environment,
             self._frame.layout,
         )
-        opening = self._open(store)
+        self._open(store)
         captures = GroupCaptures(self._frame, store, self._account)
         bundle = AccessCapture(self._frame, store, self._account)
         captures.take(cluster, waits=not settings.follow)  # before the plan asks for end offsets
@@ -176,22 +177,24 @@ class SinkRun:
             claim=self._claim, backup=self._frame.backup,
         )  # fmt: skip
         captures.know(plan.known.sinks)
-        opening.report(plan, cluster)
-        opening.enter(plan, cluster)
+        self._report(plan, cluster)
+        self._enter(plan, cluster, self._summary.facts["topic_settings"])
         if (topic := error_policy(settings).topic) is not None:
             factor = settings.errors_deadletterqueue_topic_replication_factor
             option = "errors.deadletterqueue.topic.replication.factor"
             ensure_topic(cluster, topic, factor, option)
-        opening.start(plan.partitions, plan.group, cluster)
+        self._start(plan.partitions, plan.group, cluster)
         self._schemas = schemas.begin(wiring.source_registries(settings), store, layout)
         with Periodic("folding the ledger", self._ledger.fold):
             if settings.follow:
-                self._newcomers = Newcomers(self._frame, store, opening, plan, looked, self._claim)
+                self._newcomers = Newcomers(
+                    self._frame, store, self._add, plan, looked, self._claim
+                )
                 groups = Periodic("capturing consumer groups", captures.turn, LOOK_S)
                 with groups, Periodic("capturing ACLs and users", bundle.turn, LOOK_S):
                     self._follow(plan, store, self._newcomers)
             else:
-                self._once(plan, cluster, store, opening)
+                self._once(plan, cluster, store)
         captures.keep(is_last=not self._frame.stop.is_set())
         if not settings.follow and not self._frame.stop.is_set():
             bundle.take()
@@ -201,12 +204,67 @@ class SinkRun:
             topics = {routes.topic(row.report.where.topic) for row in self._account.rows()}
         schemas.report(self._schemas, store, layout, topics, self._summary)
 
-    def _open(self, store: Store) -> Opening:
-        """Open the ledger, and return what enters the plan into it."""
+    def _open(self, store: Store) -> None:
         frame = self._frame
         routes = wiring.routes(frame.settings)
         self._ledger = RunLedger(store, frame.layout, frame.run, frame.environment.clock, routes)
-        return Opening(frame.settings, self._summary, self._account, self._news, self._ledger)
+
+    def _report(self, plan: SinkPlan, cluster: Cluster) -> None:
+        """Open the account of what is planned, and report it."""
+        settings = self._frame.settings
+        found = accounting.topic_settings(plan, cluster.topic_config(plan.topics))
+        self._summary.facts |= {
+            "group": plan.group,
+            "kafka_client": wiring.sink_way(settings),
+            "cluster_id": cluster.cluster_id,
+            "topics_dir": settings.topics_dir,
+            "topic_settings": found,
+            **({"stored_as": self._stored_as(plan)} if settings.renames else {}),
+        }
+        for at in plan.partitions:
+            self._account.begin(at)
+        self._news.start(plan)
+        self._news.held_up(self._account.held_up())
+
+    def _stored_as(self, plan: SinkPlan) -> dict[str, str]:
+        """Return the names under which topics are stored."""
+        routes = wiring.routes(self._frame.settings)
+        return {name: routes.topic(name) for name in plan.topics}
+
+    def _enter(self, plan: SinkPlan, cluster: Cluster, found: Mapping[str, Event]) -> None:
+        """Enter topics into the ledger before anything is stored of them."""
+        settings = self._frame.settings
+        entry = accounting.sought(plan.group, settings.asked)
+        self._ledger.begin(plan, cluster, entry, wiring.reading(settings), found)
+
+    def _start(self, partitions: Iterable[SinkPartitionPlan], group: str, cluster: Cluster) -> None:
+        """Enter what has expired, and set the group to where the run begins."""
+        positions = {}
+        for at in partitions:
+            for gap in self._news.expired(at):
+                self._ledger.gap(at.where, gap)
+            if (position := at.position()) is not None:
+                positions[at.where] = position
+        cluster.set_positions(group, positions)
+
+    def _add(self, plan: SinkPlan, cluster: Cluster, empty_at: float) -> None:
+        """Take partitions in that have come while the run follows.
+
+        Args:
+            empty_at: When they had not been there yet, in seconds since the epoch: all that was
+                written to them before is backed up.
+        """
+        found = accounting.topic_settings(plan, cluster.topic_config(plan.topics))
+        self._enter(plan, cluster, found)
+        self._start(plan.partitions, plan.group, cluster)
+        with self._account.lock:
+            self._summary.facts["topic_settings"] |= found
+            if self._frame.settings.renames:
+                self._summary.facts["stored_as"] |= self._stored_as(plan)
+            for at in plan.partitions:
+                self._account.begin(at, None if at.refusal is not None else empty_at)
+                self._news.odd(at)
+        self._news.planned(plan)
 
     def record(self, store: Store) -> None:
         """Leave the run record, and up to when all is backed up where that is news."""
@@ -239,7 +297,7 @@ class SinkRun:
         except KbackupError as error:
             _log.warning("folding the ledger: %s", error)
 
-    def _once(self, plan: SinkPlan, cluster: Cluster, store: Store, opening: Opening) -> None:
+    def _once(self, plan: SinkPlan, cluster: Cluster, store: Store) -> None:
         settings, clock = self._frame.settings, self._frame.environment.clock
         units: Sequence[SinkUnit] = plan.units()
         for _ in range(_ROUNDS):
@@ -259,7 +317,7 @@ class SinkRun:
                 self._account.plan_again(at)
             for where in overtaken.keys() - {at.where for at in again}:
                 self._summary.fail(_gone(where))
-            opening.start(again, plan.group, cluster)
+            self._start(again, plan.group, cluster)
             units = [unit for at in again if (unit := at.unit()) is not None]
         for where in {unit.where for unit in units}:
             self._summary.fail(
@@ -424,6 +482,7 @@ class Newcomers:
 
     Args:
         frame: The run's; its cluster is asked by one client as long as it answers.
+        add: Takes in what is new, which was not there yet at a time.
         looked: When the cluster was asked for it, in seconds since the epoch.
         claim: Takes topics, and returns those that are left to other runs.
 
@@ -432,12 +491,11 @@ class Newcomers:
     """
 
     def __init__(
-        self, frame: RunContext, store: Store, opening: Opening, plan: SinkPlan, looked: float,
-        claim: Claim = no_others,
+        self, frame: RunContext, store: Store, add: Callable[[SinkPlan, Cluster, float], None],
+        plan: SinkPlan, looked: float, claim: Claim,
     ) -> None:  # fmt: skip
-        self._claim = claim
+        self._add, self._claim = add, claim
         self._frame, self._world, self._store = frame, frame.environment, store
-        self._opening, self._group = opening, plan.group
         self._known = {at.where: at.identity for at in plan.partitions}
         self._cluster: Cluster | None = None
         self.looked = looked
@@ -451,7 +509,7 @@ class Newcomers:
         began = self._world.clock.now().timestamp()
         plan, cluster = self._look()
         if plan.partitions:
-            self._opening.add(plan, cluster, self._group, self.looked)
+            self._add(plan, cluster, self.looked)
             self._known |= {at.where: at.identity for at in plan.partitions}
         self.looked = began
         return [unit for at in plan.partitions if (unit := at.followed()) is not None]
