@@ -96,6 +96,13 @@ _rename_groups: Final = option(
     help="New name of each group, such as 'dr_$0'.",
 )  # fmt: skip
 
+
+def _following(*own: str) -> tuple[str, ...]:
+    """Return the options that people use of a command that follows a restore, with its *own*."""
+    where = ("--topics-exclude", "--region", "--store-url", *OUTPUT, "-X")
+    return ("--config", "-t", "-b", "-k", "--rename", "--rename-prefix", *own, *where)
+
+
 _COMMON: Final = (
         "--config", "-t", "-b", "-k", "--rename", "--to-time", "--as-of", "--follow", "--dry-run",
         "--rename-prefix", "--if-exists", "--yes", "--from-time", "--topics-exclude",
@@ -661,10 +668,8 @@ def thaw_command(days: str, tier: Any, **parameters: Any) -> None:
 
 @restore_command.command(
     "access",
-    common=(
-        "--config", "-t", "-b", "-k", "--rename", "--rename-prefix", "--rename-groups", "--acls",
-        "--users", "--passwords", "--as-of", "--dry-run", "--yes", "--topics-exclude",
-        "--region", "--store-url", *OUTPUT, "-X",
+    common=_following(
+        "--rename-groups", "--acls", "--users", "--passwords", "--as-of", "--dry-run", "--yes",
     ),
     examples=(
         "kbackup restore access --config dr.properties --dry-run",
@@ -719,21 +724,7 @@ def access_command(
 
 @restore_command.command(
     "configs",
-    common=(
-        "--config",
-        "-t",
-        "-b",
-        "-k",
-        "--rename",
-        "--rename-prefix",
-        "--dry-run",
-        "--yes",
-        "--topics-exclude",
-        "--region",
-        "--store-url",
-        *OUTPUT,
-        "-X",
-    ),
+    common=_following("--dry-run", "--yes"),
     examples=(
         "kbackup restore configs --config dr.properties --rename 'copy_of_$0' --dry-run",
         "kbackup restore configs -k broker:9092 -b my-bucket -t orders --yes",
@@ -764,11 +755,9 @@ def configs_command(**parameters: Any) -> None:
 
 @restore_command.command(
     "groups",
-    common=(
-        "--config", "-t", "-b", "-k", "--rename", "--rename-prefix", "--groups", "--rename-groups",
-        "--as-of", "--to-time", "--by-time", "--dry-run", "--yes", "--undo", "--where", "--group",
-        "--topics-exclude",
-        "--region", "--store-url", *OUTPUT, "-X",
+    common=_following(
+        "--groups", "--rename-groups", "--as-of", "--to-time", "--by-time", "--dry-run", "--yes",
+        "--undo", "--where", "--group",
     ),
     examples=(
         "kbackup restore groups --config dr.properties --rename 'copy_of_$0' --dry-run",
