@@ -291,15 +291,7 @@ def print_error(stderr: OutputStream, error: Issue) -> None:
     stderr.text(text)
 
 
-_RESULTS: Final = {
-    "missing_object": "MISSING",
-    "corrupt": "CORRUPT",
-    "overlap": "OVERLAP",
-    "gap": "GAP",
-    "wrong_topic": "WRONG TOPIC",
-    "count_mismatch": "COUNT MISMATCH",
-    "unsupported_object": "NOT SUPPORTED",
-}
+_RESULTS: Final = {"missing_object": "MISSING", "unsupported_object": "NOT SUPPORTED"}
 """The words of a finding in the column of results; other codes are written as they are."""
 
 _ABSENT: Final = frozenset({"missing_object", "gap"})

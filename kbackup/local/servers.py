@@ -26,7 +26,6 @@ from contextlib import suppress
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from kbackup.errors import LocalServiceError, with_extra
@@ -88,20 +87,12 @@ class LocalService(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 
 class LocalServer(LocalService):
     """A server process, and the directory with all of its data, which is removed with it.
-
-    Args:
-        prefix: The beginning of the directory's name.
 
     Raises:
         LocalServiceError: If it does not start.
@@ -144,10 +135,7 @@ class Service:
     """A running server process, in its own session so that no signal meant for us reaches it.
 
     Args:
-        name: Its name in messages.
-        command: Program and arguments.
         log: File that its output is appended to.
-        environment: Variables in addition to ours.
         scratch: Directory to remove if we die without stopping it.
 
     Raises:
@@ -354,9 +342,6 @@ _REGISTRY_JVM: Final = (
 
 class LocalRegistry(LocalServer):
     """One registry on 127.0.0.1; it starts when created, and its schemas are gone when it stops.
-
-    Args:
-        java: The Java to run it on, 17 or newer; found if not given.
 
     Raises:
         JavaNotFoundError: If there is none.
