@@ -31,11 +31,6 @@ class Issue:
 
     Attributes:
         code: What kind of thing, for scripts; that of its class where it was an error.
-        what: What failed, or what something is wrong with.
-        why: The reason; may be empty.
-        do: What the operator can do about it; may be empty.
-        place: Where it happened, as plain JSON values.
-        exit_code: The exit code that it stands for.
     """
 
     code: str
@@ -150,11 +145,9 @@ class NewerVersionError(ConfigurationError, code="newer_version"):
         """Return the error of something that a later version wrote.
 
         Args:
-            what: What was written.
             found: The version of its form.
             known: The latest that this kbackup understands.
             version: The kbackup that wrote it; empty where that is not known.
-            place: Where it is.
         """
         return cls(
             f"{what} was written by a later version of kbackup",

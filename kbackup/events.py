@@ -138,7 +138,6 @@ class Started:
 
     Attributes:
         topics: The topics of the cluster, or of the backup, that it is about.
-        topics_dir: Where the backup is in it.
         version: That of kbackup; what starts a run does not say.
         config_sha256: Of the settings, likewise.
         excluded: Topics that are left out because they match ``topics.exclude``; None without any.
@@ -218,7 +217,6 @@ class TopicPlanned:
         target: The prefix of its objects; of a restore, the topic that is written to.
         action: ``create``, ``append``, ``resume``, ``done`` or ``refuse``.
         reason: Why nothing may be done; None if nothing forbids it.
-        code: The code of that refusal.
     """
 
     HEAD: ClassVar = {"type": "plan_topic"}
@@ -372,7 +370,6 @@ class Warned:
 
     Attributes:
         run: The run's id; None for a command that only looks.
-        code: What kind of thing, for scripts.
         place: Further fields, as plain JSON values: what it is about.
     """
 
@@ -398,7 +395,6 @@ class ObjectStored:
 
     Attributes:
         min_timestamp: In ms since the epoch; None where no record has one.
-        max_timestamp: Likewise.
     """
 
     HEAD: ClassVar = {"type": "object"}
@@ -492,8 +488,6 @@ class Ended:
     Attributes:
         result: ``ok``, ``skipped``, ``refused``, ``stopped`` or ``failed``.
         records: Of all partitions; None where that is not known, as with the counts below.
-        objects: Likewise.
-        bytes_read: Likewise.
         bytes_stored: Likewise; of a command that only looks, what there is.
         skipped: Counts of what was left out, by reason.
         topics: A row for each, or for each topic that records of one are restored to.

@@ -63,7 +63,6 @@ class Spool(io.BufferedIOBase, BinaryIO):
     checksum is taken while the bytes pass.
 
     Attributes:
-        size: Bytes written so far.
         metadata: User metadata of the object that is in it, where whoever fetched it learned it.
     """
 
@@ -209,11 +208,7 @@ class Spool(io.BufferedIOBase, BinaryIO):
 
 
 class DerivedFile(io.RawIOBase):
-    """A file whose bytes are read from somewhere else, by their places.
-
-    Attributes:
-        size: Its length in bytes.
-    """
+    """A file whose bytes are read from somewhere else, by their places."""
 
     def __init__(self, size: int) -> None:
         self.size = size

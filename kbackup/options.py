@@ -355,11 +355,7 @@ def text(
     """Declare text, surrounding blanks dropped.
 
     Args:
-        name: See `Option`.
-        help: See `Option`.
-        default: See `Option`.
         check: Raises ``ValueError`` for a text that cannot be used.
-        more: See `Option`.
     """
     return Option(name=name, help=help, type="text", default=default, read=_checked(check), **more)
 
@@ -517,16 +513,7 @@ def duration(
     le: float = _DURATION_MOST_S,
     **more: Unpack[More],
 ) -> Option[float]:
-    """Declare seconds, given as ``500ms``, ``10s``, ``5m``, ``2h``, ``1d`` or a number.
-
-    Args:
-        name: The property.
-        help: What it says.
-        default: Seconds.
-        ge: The least, in seconds.
-        le: The most.
-        more: What else `Option` takes.
-    """
+    """Declare seconds, given as ``500ms``, ``10s``, ``5m``, ``2h``, ``1d`` or a number."""
 
     def read(value: object) -> float:
         seconds = read_duration(str(value))
@@ -566,7 +553,6 @@ def check_needs(declared: Iterable[Option[Any]], given: Mapping[str, Any]) -> No
     """Check that no option is given without those that it needs.
 
     Args:
-        declared: The options of one plugin.
         given: Values by property; None is not given.
 
     Raises:

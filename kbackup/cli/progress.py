@@ -61,7 +61,6 @@ class ProgressRow:
     """One topic-partition.
 
     Attributes:
-        where: The partition that is, or was, backed up.
         target: The topic that is written to; None where objects are.
         start: Offset this run began at, None until known.
         committed: The next offset after what is safe, None until known.

@@ -52,7 +52,6 @@ class Origin:
     """Where a value was given.
 
     Attributes:
-        kind: "option", "env", "file" or "default".
         place: The variable, or file and line; empty for the others.
     """
 
@@ -110,10 +109,8 @@ class ConfigIssue:
 
     Attributes:
         level: "error" stops a run (exit 2), "warning" does not.
-        code: The kind of issue, for scripts.
         name: The property, or several separated by commas; empty for the whole configuration.
         origin: Where its value came from; empty if it was not given.
-        do: What the operator can do; may be empty.
     """
 
     level: Literal["error", "warning"]

@@ -37,7 +37,6 @@ class RefusedProperty(Unsupported):
 
     Attributes:
         reads_others: Whether the other properties let it have its effect.
-        is_built_in: Whether it comes with kbackup.
     """
 
     commands: frozenset[str] = _BOTH

@@ -24,9 +24,6 @@ def start_kafka(properties: Mapping[str, str] | None = None) -> LocalKafka | Doc
 
     ``KBACKUP_KAFKA`` can also name one of the `RELEASES` to run from jars, such as ``3.7``.
 
-    Args:
-        properties: Lines of ``server.properties`` in addition to ours.
-
     Raises:
         ConfigurationError: If ``KBACKUP_KAFKA`` is none of these.
         JavaNotFoundError: If there is no Java to run the jars on.

@@ -46,7 +46,6 @@ def fetch_once(name: str, sums: Mapping[str, str], fetch: Callable[[Path], None]
 
     Args:
         name: The directory's name; one for each content, so it should include a version.
-        sums: File name to SHA-256 of every required file.
         fetch: Puts the files into the given empty directory, or raises.
 
     Raises:
@@ -125,10 +124,7 @@ class Download:
 
     Attributes:
         program: Its name and version, for messages.
-        directory: The directory of its files in the cache.
         module: What to download, an Ivy module file.
-        sums: Name to SHA-256 of all of its files.
-        has_dependencies: Also download the module's dependencies.
     """
 
     program: str
@@ -260,7 +256,6 @@ class Release:
     A new one needs a ``.sha256`` file: the output of ``sha256sum *.jar`` over its jars.
 
     Attributes:
-        version: Its version.
         logger: The organisation, the name and the revision of what it logs through.
         has_log4j_2: It is configured by a file of Log4j 2; else by one of Log4j 1.
         has_standalone: Its storage can be formatted with ``--standalone``, by which its controllers

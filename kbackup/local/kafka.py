@@ -91,7 +91,6 @@ class LocalKafka(LocalServer):
 
     Args:
         properties: Lines of ``server.properties`` on top of ours.
-        java: The Java to run it on; found if not given.
         release: Which Kafka; the one that ``KBACKUP_KAFKA`` names if not given.
 
     Raises:

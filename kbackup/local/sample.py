@@ -109,11 +109,7 @@ class SampleTopic:
     """One topic of the sample.
 
     Attributes:
-        name: Its name.
-        partitions: Number of partitions.
         share: Percent of the sample's records.
-        kind: Makes its records.
-        about: A description of what is special about them.
         is_transactional: Written in transactions, one per batch, with aborted ones in between.
         config: Settings to create it with, besides those of every topic of the sample.
     """
@@ -140,11 +136,6 @@ class SampleTopic:
         self, partition: int, sample_records: int, seed: int = 0
     ) -> Iterator[pa.RecordBatch]:
         """Make the records of *partition*, the same for the same arguments.
-
-        Args:
-            partition: 0 to `partitions` - 1.
-            sample_records: Records of all topics together.
-            seed: The seed of the random parts.
 
         Yields:
             ``records.SCHEMA``, offsets counted from 0; `MIN_BATCHES` batches or more, none above
@@ -236,7 +227,6 @@ class Filled:
     """A topic of the sample in a cluster.
 
     Attributes:
-        topic: What it is.
         written: Records written, without those of aborted transactions.
         readable: Records that a consumer gets: fewer if the broker has compacted.
     """

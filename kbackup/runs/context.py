@@ -404,7 +404,6 @@ class RunContext:
         """Run *task* over *units*, the largest first, and return all reports.
 
         Args:
-            hear: Takes what tasks report while they run.
             stop: Ends them in place of the run's own stop.
         """
         options["timings"] = self.timings

@@ -534,7 +534,6 @@ class PastRates:
 
     Attributes:
         bytes: Stored for each record.
-        objects: Likewise.
         start_s: How long a run takes beside copying, in seconds.
         record_s: How long a record takes.
         byte_s: How long a byte read takes; of restores, a byte of the objects.

@@ -85,7 +85,6 @@ class TopicCopied:
 
     Attributes:
         sent: Objects that were not there, or with ``--dry-run`` would be sent.
-        bytes: Theirs.
         there: Objects that were there.
         left: Objects that are not there now.
     """
@@ -156,7 +155,6 @@ class CopyRun:
         options: For formats whose extension is a setting.
         stop: When set, the run ends before the next object.
         poll_s: Seconds between two passes; None for one pass.
-        is_dry: Only say what would be sent.
     """
 
     def __init__(

@@ -72,7 +72,6 @@ class ExpireAsked:
         max_bytes: The oldest, until no more is left; None: nothing by size.
         grace: How long what was marked stays at least.
         takes_compacted: Topics too that Kafka compacts, or did.
-        is_undo: Take the marks back instead.
     """
 
     older_than: timedelta | None = None
@@ -91,7 +90,6 @@ class ExpiryPlanned:
         gone: How many of those were deleted already, as by a rule of the bucket.
         up_to: The offset before which nothing is left to restore then; null where nothing is
             marked by this run.
-        deletes: Objects that are deleted by this run.
         waits: Objects that were marked and stay for now.
         due: When the last of those can be deleted; null where there are none.
         undone: Objects whose mark is taken back.

@@ -45,7 +45,6 @@ class Look:
     Attributes:
         logs: What the logs hold, of partitions that answer, up to the last stable offset.
         ends: Where those logs end, behind open transactions.
-        gone: Topics that do not exist.
         changed: Topics that are others of the same name.
         silent: Partitions that cannot be asked, and why.
     """
@@ -149,7 +148,6 @@ class Watch:
     """What a task knows of one partition.
 
     Attributes:
-        report: How far its backup is.
         size: Records that fill a file.
         held: The cuts of values that are stored a second time.
         kept: Offsets that are in the bucket, or known to be nowhere: no gap if they expire.
@@ -333,9 +331,7 @@ class TaskShare:
     """One task's part of a run.
 
     Attributes:
-        index: Which, from 0.
         count: How many there are, for the whole run.
-        units: The partitions it has from the start.
     """
 
     index: int

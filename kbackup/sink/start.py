@@ -39,7 +39,6 @@ class HeldCut:
             can be doubled.
         is_whole: None of them is missing.
         is_same: They are values in the format that is written now.
-        is_values: They are values.
     """
 
     span: Span
@@ -555,7 +554,6 @@ class Start:
     Attributes:
         offset: The first offset to read.
         expired: Offsets that the cluster deleted before they were backed up.
-        warnings: Codes and sentences for the operator.
         moves_group: The group is ahead of *offset* and must be set back first.
     """
 

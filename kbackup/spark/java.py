@@ -57,7 +57,6 @@ class EngineSettings:
     """What Spark is given.
 
     Attributes:
-        master: A Spark master URL, as it is.
         conf: Spark properties, as they are; they win over ours.
         jvm: The Java to start, None for what the environment says.
         stop_timeout_s: How long tasks may take to end after they were asked to.
