@@ -18,6 +18,7 @@ from kbackup.config.property import (
     boolean,
     check_folder,
     check_not_empty,
+    check_template,
     duration,
     integer,
     milliseconds,
@@ -25,7 +26,6 @@ from kbackup.config.property import (
     parsed,
     read_limit,
     read_places,
-    read_template,
     switch,
     text,
     words,
@@ -69,13 +69,12 @@ class LayoutSettings(Group, title="Layout", commands=ALL - WITHOUT_LAYOUT):
         ge=0,
         le=99,
     )
-    object_name_template = parsed(
+    object_name_template = optional_text(
         "Template of object names, for format.class=block_gzip: {topic}, {partition} and, last, "
         "{offset}, with {date}, {year}, {month}, {day}, {hour}, {minute} or {second} of the "
         "upload, in UTC.",
-        "template",
-        None,
-        read_template,
+        type="template",
+        check=check_template,
         example="{year}/{month}/{day}/{hour}/{topic}-{partition}-{offset}",
         is_literal=True,
     )

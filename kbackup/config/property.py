@@ -345,16 +345,12 @@ def read_partitions(value: Any) -> tuple[int, ...] | None:
     return tuple(sorted(found)) or None
 
 
-def read_servers(value: Any) -> str | None:
-    """Read a list of brokers as the client reads it; a misspelt one would cost a long lookup."""
-    text: str | None = _optional(value)
-    if text is None:
-        return None
+def check_servers(text: str) -> None:
+    """Refuse what the client would not read as brokers; a misspelt one would cost a long lookup."""
     servers = read_names(text)
     matches = [_SERVER.fullmatch(server) for server in servers]
     if not servers or not all(found and 0 < int(found[1] or 9092) <= PORT_MAX for found in matches):
         raise ValueError("expected HOST:PORT, separated by commas")
-    return text
 
 
 def read_listen(value: Any) -> str | None:
@@ -436,26 +432,20 @@ def read_store_url(value: Any) -> str | None:
     return text.rstrip("/")
 
 
-def read_pattern(value: Any) -> str | None:
-    """Read a Java regular expression."""
-    text: str | None = _optional(value)
-    if text is not None:
-        try:
-            translate(text)
-        except PatternError as error:
-            raise ValueError(f"not a Java regular expression: {error}") from error
-    return text
+def check_pattern(text: str) -> None:
+    """Refuse what is no regular expression of Java's."""
+    try:
+        translate(text)
+    except PatternError as error:
+        raise ValueError(f"not a Java regular expression: {error}") from error
 
 
-def read_template(value: Any) -> str | None:
-    """Read a template of objects' names."""
-    text: str | None = _optional(value)
-    if text is not None:
-        try:
-            words_of(text)
-        except ValueError as error:
-            raise ValueError(f"names could not be read back: {error}") from error
-    return text
+def check_template(text: str) -> None:
+    """Refuse a template of names that could not be read back."""
+    try:
+        words_of(text)
+    except ValueError as error:
+        raise ValueError(f"names could not be read back: {error}") from error
 
 
 def read_places(value: Any) -> tuple[Place, ...]:

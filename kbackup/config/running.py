@@ -23,6 +23,8 @@ from kbackup.config.property import (
     Group,
     boolean,
     check_group,
+    check_pattern,
+    check_servers,
     duration,
     integer,
     milliseconds,
@@ -34,9 +36,7 @@ from kbackup.config.property import (
     read_moment,
     read_pairs,
     read_partitions,
-    read_pattern,
     read_registry_urls,
-    read_servers,
     read_store_url,
     read_topics,
     switch,
@@ -62,11 +62,10 @@ NO_GROUPS: Final = "none"
 class Kafka(Group, title="Kafka", commands=KAFKA):
     """Where the records are, and which of them."""
 
-    bootstrap_servers = parsed(
+    bootstrap_servers = optional_text(
         "Brokers: HOST:PORT, separated by commas.",
-        "HOST:PORT",
-        None,
-        read_servers,
+        type="HOST:PORT",
+        check=check_servers,
         short=("-k",),
         aliases=("kafka.bootstrap.servers",),
         example="broker:9092",
@@ -81,21 +80,19 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
         short=("-t",),
         example="orders,payments",
     )
-    topics_regex = parsed(
+    topics_regex = optional_text(
         "Topics whose whole name matches.",
-        "regular expression",
-        None,
-        read_pattern,
+        type="regular expression",
+        check=check_pattern,
         commands=CHOOSING | {"doctor", "config"},
         example="prod[.].*",
         is_literal=True,
     )
-    topics_exclude = parsed(
+    topics_exclude = optional_text(
         "Leave out topics whose whole name matches.  All others are taken, unless topics or "
         "topics.regex say which.",
-        "regular expression",
-        None,
-        read_pattern,
+        type="regular expression",
+        check=check_pattern,
         commands=CHOOSING | {"doctor", "config"},
         example="test[.].*",
         is_literal=True,
@@ -124,12 +121,11 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
         example="nightly-backup",
         check=check_group,
     )
-    groups = parsed(
+    groups = optional_text(
         "Consumer groups whose whole name matches.  Of those that have offsets in the topics; "
         "none: a sink captures no group.",
-        "regular expression",
-        None,
-        read_pattern,
+        type="regular expression",
+        check=check_pattern,
         commands=SINK | {"groups"},
         example="billing.*",
         is_literal=True,
@@ -305,13 +301,12 @@ class FollowSettings(Group, title="Following", commands=RUNS):
         ge=1,
         le=DURATION_MOST_MS,
     )
-    follow_groups = parsed(
+    follow_groups = optional_text(
         "With --follow: consumer groups whose whole name matches are set in the copy.  As it "
         "reaches where the sink has captured them, while they have no members and nobody moves "
         "them.",
-        "regular expression",
-        None,
-        read_pattern,
+        type="regular expression",
+        check=check_pattern,
         commands=RESTORE,
         example=".*",
         is_literal=True,
