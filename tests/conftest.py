@@ -10,9 +10,10 @@ from hypothesis import settings
 
 from kbackup.errors import SparkError
 from kbackup.inspect.host import keep_classes
-from kbackup.local import LocalRegistry, LocalS3, find_java, start_kafka
+from kbackup.local import LocalS3, find_java, start_kafka
 from kbackup.local.kafka import LocalKafka
 from kbackup.stores import Store, StoreSettings, open_store
+from tests.support.apicurio import LocalRegistry
 from tests.support.cluster import TestCluster
 from tests.support.command import Kbackup
 from tests.support.emulators import Azurite, Emulator, FakeGcs, started

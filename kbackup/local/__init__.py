@@ -1,4 +1,4 @@
-"""What the demo and the tests start: Kafka, an S3 server, a registry, a Java to run them on.
+"""What the demo and the tests start: Kafka, an S3 server, a Java to run Kafka on.
 
 Nothing is installed: jars go into the user's cache, data into temporary directories.  Each server
 listens on 127.0.0.1 only and ends when the process that started it ends, even if that was killed.
@@ -12,10 +12,10 @@ from kbackup.errors import ConfigurationError
 from kbackup.local.downloads import RELEASES
 from kbackup.local.java import Java, find_java
 from kbackup.local.kafka import DockerKafka, LocalKafka
-from kbackup.local.servers import LocalRegistry, LocalS3
+from kbackup.local.servers import LocalS3
 
 __all__ = [
-    "DockerKafka", "Java", "LocalKafka", "LocalRegistry", "LocalS3", "find_java", "start_kafka",
+    "DockerKafka", "Java", "LocalKafka", "LocalS3", "find_java", "start_kafka",
 ]  # fmt: skip
 
 

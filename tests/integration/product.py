@@ -43,7 +43,7 @@ from kbackup.kafka.cluster import KafkaCluster as Cluster
 from kbackup.kafka.fetch import BatchReader
 from kbackup.kafka.reader import KafkaReader as Reader
 from kbackup.kafka.writer import KafkaWriter as Writer
-from kbackup.local import LocalKafka, LocalRegistry, LocalS3, find_java, start_kafka
+from kbackup.local import LocalKafka, LocalS3, find_java, start_kafka
 from kbackup.local.downloads import fetch_kafka, ivy_jar
 from kbackup.local.java import trust_store_options
 from kbackup.local.sample import compare_topics
@@ -92,7 +92,6 @@ __all__ = [
     "KbackupError",
     "Layout",
     "LocalKafka",
-    "LocalRegistry",
     "LocalS3",
     "LocalServiceError",
     "LogFormat",

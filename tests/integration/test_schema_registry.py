@@ -17,7 +17,6 @@ from tests.integration.product import (
     DECIMAL,
     ConnectSchema,
     Environment,
-    LocalRegistry,
     RegisteredSchema,
     RegistryError,
     RegistrySettings,
@@ -31,6 +30,7 @@ from tests.integration.product import (
     head_of,
     to_json,
 )
+from tests.support.apicurio import LocalRegistry
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
 from tests.support.configurations import load

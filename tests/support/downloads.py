@@ -12,7 +12,7 @@ from kbackup.errors import KbackupError
 from kbackup.inspect.host import keep_classes
 from kbackup.local.downloads import chosen, fetch_kafka
 from kbackup.local.java import find_java
-from kbackup.local.servers import fetch_registry
+from tests.support.apicurio import fetch_registry
 
 
 def fetch() -> None:

@@ -7,7 +7,7 @@ import pytest
 from kbackup.errors import LocalServiceError
 from kbackup.local import downloads
 from kbackup.local.java import Java
-from kbackup.local.servers import REGISTRY_VERSION, fetch_registry
+from tests.support.apicurio import REGISTRY_VERSION, fetch_registry
 
 
 @pytest.fixture
