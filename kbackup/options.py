@@ -97,10 +97,10 @@ def read_duration(text: str) -> float:
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ValueError("expected a duration such as 10s, 1.5m or 500ms")
-    seconds = _whole_ms(match[1], match[2] or "s") / 1000
-    if seconds > _DURATION_MOST_S:
+    milliseconds = _whole_ms(match[1], match[2] or "s")
+    if milliseconds > DURATION_MOST_MS:
         raise ValueError("expected at most 36500d")
-    return seconds
+    return milliseconds / 1000
 
 
 def read_days(value: object) -> int:

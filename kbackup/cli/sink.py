@@ -267,11 +267,7 @@ def expire_command(
 
 
 def _span(option: str, text: str) -> timedelta:
-    try:
-        return timedelta(seconds=seconds(option, text))
-    except OverflowError as error:
-        do = "give fewer days"
-        raise ConfigurationError(f"{option} {text} is too long", str(error), do) from error
+    return timedelta(seconds=seconds(option, text))
 
 
 @sink_command.command(

@@ -85,6 +85,7 @@ def test_text_becomes_a_value(name: str, value: object, expected: object) -> Non
         pytest.param("rotate.interval.ms", "1.5ms", "whole", id="a part of a millisecond"),
         pytest.param("lock.timeout", "1.0001s", "whole", id="another part of a millisecond"),
         pytest.param("lock.timeout", "true", "1.5m", id="no number"),
+        pytest.param("lock.timeout", f"{10**400}d", "at most 36500d", id="more than a float holds"),
         pytest.param("rotate.interval.ms", "-1s", "milliseconds", id="a negative span"),
         pytest.param("rotate.idle.ms", "0s", "at least 1", id="no time at all"),
         pytest.param("progress.seconds", "0", "at least 1s$", id="too short"),
