@@ -206,16 +206,17 @@ def list_command(
                 at.tell([_entered(at.summary, each)])
         if page is not None:
             moment = shown_ms(as_of_ms if as_of_ms is not None else at.clock.ms())
-            _write_page(page, pages.page(_place(at.session), moment, stored, coverages))
+            text = pages.page(_place(at.session), moment, stored, coverages)
+            _write(page, text.encode())
 
     look("list", "restore list", parameters, work)
 
 
-def _write_page(path: Path, text: str) -> None:
+def _write(path: Path, content: bytes) -> None:
     from kbackup import files  # noqa: PLC0415
 
     try:
-        files.replace_file(path, text.encode())
+        files.replace_file(path, content)
     except OSError as error:
         raise KbackupError(
             f"{path} cannot be written", error.strerror or str(error), "name another file"
@@ -379,7 +380,8 @@ def _query(session: Session, sql: str, form: str, output_file: Path | None) -> "
     summary, settings = summary_of("restore query"), session.settings
     given = wiring.engine_settings(settings, find_jvm())
     with engine.session(given) as begun:
-        from kbackup.inspect.query import ask, incomplete, mentioned  # noqa: PLC0415  (slow too)
+        # slow too
+        from kbackup.inspect.query import as_bytes, ask, incomplete, mentioned  # noqa: PLC0415
         from kbackup.inspect.source import Found  # noqa: PLC0415
 
         found = Found.read(settings, partial(mentioned, sql))
@@ -402,7 +404,7 @@ def _query(session: Session, sql: str, form: str, output_file: Path | None) -> "
     if output_file is None:
         _print_rows(answer.rows, form)
     else:
-        _write_rows(answer.rows, form, output_file)
+        _write(output_file, as_bytes(answer.rows, form))
     return summary.finish()
 
 
@@ -423,16 +425,6 @@ def _print_rows(answer: Any, form: str) -> None:
         out.write_bytes(writing.as_bytes(answer, form))
     if out.error is not None:
         raise KbackupError("stdout cannot be written", out.error.strerror or str(out.error))
-
-
-def _write_rows(answer: Any, form: str, place: Path) -> None:
-    from kbackup.files import replace_file  # noqa: PLC0415
-    from kbackup.inspect.query import as_bytes  # noqa: PLC0415
-
-    try:
-        replace_file(place, as_bytes(answer, form))
-    except OSError as error:
-        raise KbackupError(f"{place} cannot be written", error.strerror or str(error)) from error
 
 
 @restore_command.command(
@@ -903,7 +895,7 @@ def drill_command(
         environment = Environment.of(settings, find_jvm)
         ended = DrillRun(settings, session.tell, session.stop, environment, asked)()
         if page is not None and (report := ended.facts.get("drill")) is not None:
-            _write_page(page, drill_page(_place(session), report))
+            _write(page, drill_page(_place(session), report).encode())
         if settings.metrics_file is not None and not settings.dry_run:
             from kbackup.events import Warned  # noqa: PLC0415
             from kbackup.runs.status import SINK  # noqa: PLC0415
@@ -959,7 +951,7 @@ def _check_drills(session: Session, public_key: Path | None, page: Path | None) 
         at.summary.fail(issue)
     newest = next((one.report for one in reversed(found) if one.report is not None), None)
     if page is not None and newest is not None:
-        _write_page(page, drill_page(_place(session), newest))
+        _write(page, drill_page(_place(session), newest).encode())
     return at.summary.finish(session.stop.signal)
 
 
