@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kbackup.config.issues import ConfigIssue, Value, error, is_true, warning
+from kbackup.config.issues import ConfigIssue, Value, error, is_true, text_of, warning
 from kbackup.config.property import KEYS, READING, SINK, STATUS, names_store
 from kbackup.config.settings import BY_NAME, PLACES
 from kbackup.errors import IllegalTopicNameError
@@ -81,8 +81,7 @@ def logins(
 
 def header_text(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
     """Yield what is stored of headers if a connector's file left their converter to its worker."""
-    stores = given.get("store.kafka.headers")
-    if stores is None or stores.text.lower() != "true" or "connector.class" not in given:
+    if "connector.class" not in given or not is_true(given, "store.kafka.headers"):
         return
     if _has(given, "header.converter"):
         return
@@ -96,72 +95,65 @@ def header_text(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
 
 def dead_letters(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
     """Yield errors and surprising effects of the settings for bad records."""
-    tolerance = given.get("errors.tolerance")
-    tolerates = tolerance is not None and tolerance.text.lower() == "all"
-    topic = given.get(_DEAD_LETTERS)
-    has_topic = topic is not None and topic.text != ""
-    if has_topic and not tolerates:
+    tolerates = text_of(given, "errors.tolerance").lower() == "all"
+    topic, name = given.get(_DEAD_LETTERS), text_of(given, _DEAD_LETTERS)
+    if name and not tolerates:
         why = (
             "a bad record stops its partition (errors.tolerance=none), so nothing is ever "
             "written there"
         )
         yield warning("no_effect", _DEAD_LETTERS, topic, why, "set errors.tolerance=all")
-    if tolerates and not has_topic:
+    if tolerates and not name:
         why = "bad records are left out, counted and reported, but not kept anywhere"
         do = f"set {_DEAD_LETTERS} to keep them"
-        yield warning("suspicious", "errors.tolerance", tolerance, why, do)
-    named = given.get("topics")
-    names = () if named is None else read_names(named.value)
-    if has_topic and topic is not None and topic.text in names:
+        yield warning("suspicious", "errors.tolerance", given["errors.tolerance"], why, do)
+    if "topics" in given and name in read_names(given["topics"].value):
         why = "it is among the topics that are backed up, and would feed itself"
         yield error("combination", _DEAD_LETTERS, topic, why, "choose another topic")
-    if has_topic and topic is not None:
+    if name:
         try:
-            check_topic(topic.text)
+            check_topic(name)
         except IllegalTopicNameError as problem:
             yield error("value", _DEAD_LETTERS, topic, problem.why, "choose another name")
-    copies = given.get(_COPIES)
-    if copies is not None and copies.text == "0":
-        why = "a topic has one replica at least"
-        yield error("value", _COPIES, copies, why, "set 1 or more, or -1 for the cluster's default")
+    if text_of(given, _COPIES) == "0":
+        why, do = (
+            "a topic has one replica at least",
+            "set 1 or more, or -1 for the cluster's default",
+        )
+        yield error("value", _COPIES, given[_COPIES], why, do)
 
 
 def parse_errors(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
     """Yield what is wrong with the topic for what a restore cannot read."""
-    prefix, name = given.get(_PARSE_ERRORS), given.get("name")
-    if prefix is None or not prefix.text.strip():
+    if not text_of(given, _PARSE_ERRORS):
         return
-    own = "" if name is None else name.text.strip()
+    prefix = given[_PARSE_ERRORS]
     try:
-        check_topic(f"{prefix.text.strip()}-{own or 'kbackup'}")
+        check_topic(f"{prefix.text}-{text_of(given, 'name') or 'kbackup'}")
     except IllegalTopicNameError as problem:
         why = f"{problem.what}: {problem.why}"
         yield error("value", _PARSE_ERRORS, prefix, why, "choose another prefix, or another name")
-    policy = given.get("behavior.on.error")
-    if policy is None or policy.text.strip().lower() in ("", "fail"):
+    if text_of(given, "behavior.on.error").lower() in ("", "fail"):
         why = "what cannot be read stops the restore, so nothing is ever written there"
         yield warning("no_effect", _PARSE_ERRORS, prefix, why, "set behavior.on.error=log")
 
 
 def followed(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
     """Yield what is wrong with what goes with --follow alone, or does not go with it."""
-    groups = given.get("follow.groups")
-    if groups is not None and groups.text and not is_true(given, "follow"):
-        why = "a restore that ends sets no groups"
+    follows = is_true(given, "follow")
+    if text_of(given, "follow.groups") and not follows:
+        groups, why = given["follow.groups"], "a restore that ends sets no groups"
         do = "add --follow, or run kbackup restore groups afterwards"
         if groups.origin.kind == "option":
             yield error("combination", "follow.groups", groups, why, do)
         else:  # a file serves the standby and a restore by hand
             yield warning("no_effect", "follow.groups", groups, why, do)
-    moment = given.get("as.of")
-    if moment is not None and moment.text and is_true(given, "follow"):
+    if text_of(given, "as.of") and follows:
         why = "--follow goes on with what is stored later, and nothing of that is from before"
-        yield error("combination", "as.of", moment, why, "leave out one of the two")
+        yield error("combination", "as.of", given["as.of"], why, "leave out one of the two")
 
 
-def generic(
-    given: Mapping[str, Value], mode: str | None, *, holds_records: bool
-) -> Iterator[ConfigIssue]:
+def generic(given: Mapping[str, Value], mode: str, *, holds_records: bool) -> Iterator[ConfigIssue]:
     """Yield what does not go with objects of any name, and what goes with nothing else."""
     expressions = given.get(_EXPRESSIONS)
     if mode != "GENERIC":
@@ -170,21 +162,19 @@ def generic(
             do = "set mode=GENERIC and topic.regex.list"
             yield error("combination", "format.class", given["format.class"], why, do)
         for name in (_EXPRESSIONS, "file.metadata.headers.enable", "record.fields"):
-            value = given.get(name)
-            if value is not None and value.text.lower() not in ("", "false"):
+            if text_of(given, name).lower() not in ("", "false"):
                 why = "it is for objects of any name, and mode is not GENERIC"
-                yield error("combination", name, value, why, "set mode=GENERIC, or remove it")
+                yield error("combination", name, given[name], why, "set mode=GENERIC, or remove it")
         return
     if expressions is None or not expressions.text:
         why = "mode=GENERIC needs it to know which objects belong to which topic"
         do = r"set it, such as clicks:logs/clicks/.*\.json"
         yield error("missing", _EXPRESSIONS, expressions, why, do)
-    fields = given.get("record.fields")
-    pairs = [] if fields is None else fields.text.split(",")
-    parts = {pair.partition("=")[0].strip() for pair in pairs}
-    if fields is not None and fields.text and not {"value"} <= parts <= _PARTS:
+    fields = text_of(given, "record.fields")
+    parts = {pair.partition("=")[0].strip() for pair in fields.split(",")}
+    if fields and not {"value"} <= parts <= _PARTS:
         why = "expected value=FIELD, and FIELD of key, timestamp and headers where a row has them"
-        yield error("value", "record.fields", fields, why, "correct it")
+        yield error("value", "record.fields", given["record.fields"], why, "correct it")
     refused = _NOT_GENERIC | ({} if "timestamp" in parts else _UNTIMED) | _UNORDERED
     do = "remove it, or set mode=RESTORE_BACKUP for objects that a sink has named"
     if holds_records:
@@ -192,9 +182,8 @@ def generic(
         if expressions is not None:
             yield from _without_offsets(expressions)
     for name, why in refused.items():
-        value = given.get(name)
-        if value is not None and value.text.lower() not in ("", "false"):
-            yield error("combination", name, value, f"with mode=GENERIC {why}", do)
+        if text_of(given, name).lower() not in ("", "false"):
+            yield error("combination", name, given[name], f"with mode=GENERIC {why}", do)
 
 
 def _without_offsets(expressions: Value) -> Iterator[ConfigIssue]:
@@ -219,12 +208,12 @@ def is_positive(value: Value) -> bool:
 
 def zones_of(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
     """Yield errors of the time zone, and a schedule without one."""
-    timezone, schedule = given.get("timezone"), given.get("rotate.schedule.interval.ms")
-    if timezone is not None and timezone.text:
+    schedule = given.get("rotate.schedule.interval.ms")
+    if zone := text_of(given, "timezone"):
         try:
-            joda.zone_by_id(timezone.text)
+            joda.zone_by_id(zone)
         except ValueError as problem:
-            yield error("value", "timezone", timezone, str(problem), "correct it")
+            yield error("value", "timezone", given["timezone"], str(problem), "correct it")
     elif schedule is not None and is_positive(schedule):
         why = "rotate.schedule.interval.ms counts from its midnight, and it is not set"
         yield error("missing", "timezone", None, why, "set it, such as UTC or Europe/Berlin")
@@ -277,7 +266,7 @@ def requirements(
 
 
 def _has(given: Mapping[str, Value], *names: str) -> bool:
-    return any(name in given and given[name].text != "" for name in names)
+    return any(text_of(given, name) for name in names)
 
 
 class _Need(NamedTuple):
@@ -304,7 +293,7 @@ _NEEDS: Final = (
         PLACES[0].name,
         lambda given: (
             _has(given, *(found.name for found in PLACES))
-            or ("store.url" in given and names_store(given["store.url"].text))
+            or names_store(text_of(given, "store.url"))
         ),
         "name the bucket, -b BUCKET, or a folder, --store-url file:///FOLDER",
         SINK | READING | STATUS | KEYS | {"ddl"},

@@ -98,9 +98,14 @@ class Value:
         return f"{short(name)}={short(masked(name, self.text))} ({self.origin})"
 
 
+def text_of(given: Mapping[str, Value], name: str) -> str:
+    """Return what was given for *name*; empty where nothing was."""
+    return given[name].text if name in given else ""
+
+
 def is_true(given: Mapping[str, Value], name: str) -> bool:
     """Whether *name* was given as true."""
-    return name in given and given[name].text.lower() == "true"
+    return text_of(given, name).lower() == "true"
 
 
 @dataclass(frozen=True, slots=True)

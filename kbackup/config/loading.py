@@ -13,8 +13,10 @@ from kbackup.config.issues import (
     Origin,
     Value,
     error,
+    is_true,
     masked,
     short,
+    text_of,
     to_error,
     warning,
 )
@@ -128,7 +130,7 @@ class ConfigValidator:
             writes=writes,
             converts=not self.sides.isdisjoint(CONVERTING),
             connector=None if named is None else named.text,
-            lacks_format=takes_format and (form not in self.given or not self.given[form].text),
+            lacks_format=takes_format and not text_of(self.given, form),
         )
         self._take(found.issues, found.without_effect)
         values: dict[str, Any] = {
@@ -149,10 +151,9 @@ class ConfigValidator:
         options = self._options(values | found.found, usable)
         self.issues += checks.suspicions(self.given, self.sides, self.without_effect)
         if self.sides & READING:
-            mode = usable.get("mode")
-            name = None if mode is None else mode.text
-            is_foreign = found.holds_records and (name == "GENERIC" or not found.stores_batches)
-            self.issues += checks.generic(self.given, name, holds_records=is_foreign)
+            mode = text_of(usable, "mode")
+            is_foreign = found.holds_records and (mode == "GENERIC" or not found.stores_batches)
+            self.issues += checks.generic(self.given, mode, holds_records=is_foreign)
         if "restore" in self.sides:
             self.issues += checks.parse_errors(self.given)
             self.issues += checks.followed(self.given)
@@ -228,8 +229,7 @@ class ConfigValidator:
             known = frozenset(side for side in sides if f"{side}_converter" in found.found)
             steps = transforms.restore_steps(usable, known)
         elif "sink" in self.sides:
-            keys = usable.get("store.kafka.keys")
-            has_keys = keys is not None and keys.text.lower() == "true"
+            has_keys = is_true(usable, "store.kafka.keys")
             steps = transforms.steps(usable, found.view, has_keys=has_keys)
         else:
             return ()
@@ -359,7 +359,7 @@ class ConfigValidator:
             values["filename_offset_zero_pad_width"] = 1
         if "group" not in usable and "sink" in self.sides:
             values["group"] = self._group(usable)
-            if self.connector == "sink" and not ("name" in usable and usable["name"].text):
+            if self.connector == "sink" and not text_of(usable, "name"):
                 why = f"not given, so the group is {values['group']}, not the connector's"
                 do = "set name to the connector's, or --group to its group"
                 self.issues.append(warning("assumed", "name", None, why, do))
@@ -385,14 +385,13 @@ class ConfigValidator:
 
     def _group(self, usable: Mapping[str, Value]) -> str:
         """Return the consumer group of a sink: the connector's, so that its offsets are used."""
-        if self.connector is not None and "name" in usable and usable["name"].text:
-            return f"connect-{usable['name'].text}"
-        place = usable.get("store.url")
-        if place is None or not names_store(place.text):
-            place = next((usable[found.name] for found in PLACES if found.name in usable), None)
-        folder = usable.get("topics.dir")
-        parts = ("" if place is None else place.text, "topics" if folder is None else folder.text)
-        return "-".join(part for part in ("kbackup", *parts) if part)
+        if self.connector is not None and (name := text_of(usable, "name")):
+            return f"connect-{name}"
+        place = text_of(usable, "store.url")
+        if not names_store(place):
+            place = next((usable[found.name].text for found in PLACES if found.name in usable), "")
+        folder = text_of(usable, "topics.dir") if "topics.dir" in usable else "topics"
+        return "-".join(part for part in ("kbackup", place, folder) if part)
 
     def _requirements(self, *, cuts_by_number: bool) -> None:
         elsewhere: frozenset[str] = frozenset()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kbackup import plugins
-from kbackup.config.issues import ConfigIssue, Value, error, is_true, warning
+from kbackup.config.issues import ConfigIssue, Value, error, is_true, text_of, warning
 from kbackup.config.layout import CONNECTORS_SIDES_FORMAT, RECORD_FORMAT
 from kbackup.config.property import PREFIXES, Property
 from kbackup.config.settings import BY_NAME, CHOICES, chosen, shown_value
@@ -53,14 +53,14 @@ class NamedPlugins:
 
     def take(self, extension_point: str, name: str, given: Mapping[str, Value]) -> None:
         """Record the registered name of the plugin that the property *name* asks for."""
-        value = given.get(name)
-        if value is None or not value.text:
+        text = text_of(given, name)
+        if not text:
             return
         try:
-            self.found[name.replace(".", "_")] = plugins.by_class_name(extension_point, value.text)
+            self.found[name.replace(".", "_")] = plugins.by_class_name(extension_point, text)
         except ConfigurationError as problem:
             why = f"this version does not have it; {problem.why}"
-            self.issues.append(error("unsupported", name, value, why, _DO))
+            self.issues.append(error("unsupported", name, given[name], why, _DO))
 
 
 def form_of(name: str | None) -> Any:
@@ -283,9 +283,8 @@ def _own_settings(named: NamedPlugins, given: Mapping[str, Value]) -> None:
     traits = None if name is None else form_of(name).traits
     own: Mapping[str, Any] = {} if traits is None else traits.settings
     named.defaults |= own
-    template = given.get(_TEMPLATE)
     is_dated = traits is not None and traits.directory is not None
-    if template is not None and template.text and not is_dated:
+    if text_of(given, _TEMPLATE) and not is_dated:
         dated = " or ".join(
             plugin.name
             for plugin in plugins.installed("formats")
@@ -293,7 +292,7 @@ def _own_settings(named: NamedPlugins, given: Mapping[str, Value]) -> None:
         )
         why = f"it applies to format.class={dated} only"
         do = f"set format.class={dated}; elsewhere partitioner.class gives directories"
-        named.issues.append(error("combination", _TEMPLATE, template, why, do))
+        named.issues.append(error("combination", _TEMPLATE, given[_TEMPLATE], why, do))
     for part in _SIDES if own else ():
         if is_true(given, f"store.kafka.{part}"):
             why = f"format.class={name} has no place for {part}"
@@ -345,7 +344,7 @@ def _not_of_batches(named: NamedPlugins, given: Mapping[str, Value]) -> Iterator
             "combination", "partitioner.class", given["partitioner.class"], OF_RECORDS, AS_PARQUET
         )
     for name in ("errors.deadletterqueue.topic.name", "s3.schema.partition.affix.type"):
-        if name in given and given[name].text.upper() not in ("", "NONE"):
+        if text_of(given, name).upper() not in ("", "NONE"):
             yield error("combination", name, given[name], OF_RECORDS, AS_PARQUET)
     named.without_effect += [name for name in given if name in _OF_ROWS]
 
@@ -373,9 +372,9 @@ def _values(
         why = "this version supports it for full records only"
         do = f"leave out format.class for full records, or choose {that_hold(View.VALUE)}"
         named.issues.append(error("unsupported", "format.class", given["format.class"], why, do))
-    nulls = given.get("behavior.on.null.values")
-    has_tombstones = nulls is not None and nulls.text.lower() == "write"
+    has_tombstones = text_of(given, "behavior.on.null.values").lower() == "write"
     if writes and has_tombstones and not is_true(given, "store.kafka.keys"):
+        nulls = given["behavior.on.null.values"]
         why = "of a tombstone there is nothing but its key to store"
         do = "set store.kafka.keys=true, or leave out format.class: full records keep tombstones"
         named.issues.append(error("combination", "behavior.on.null.values", nulls, why, do))

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from kbackup import plugins
-from kbackup.config.issues import ConfigIssue, Value, error, warning
+from kbackup.config.issues import ConfigIssue, Value, error, text_of, warning
 from kbackup.errors import ConfigurationError
 from kbackup.naming.renaming import Rename
 from kbackup.options import read_boolean
@@ -260,8 +260,7 @@ def _check_topic(step: Step, given: Mapping[str, Value]) -> None:
 
 def _listed_in(given: Mapping[str, Value], name: str) -> list[str]:
     """Return the names in a list, in order."""
-    value = given.get(name)
-    names = () if value is None else value.text.split(",")
+    names = text_of(given, name).split(",")
     return [each.strip() for each in names if each.strip()]
 
 
