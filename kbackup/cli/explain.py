@@ -56,7 +56,6 @@ def sections(page: str = _ERRORS) -> list[Section]:
 
 
 def _without_heads(lines: list[str]) -> Iterator[str]:
-    """Yield *lines* without the heads of tables."""
     for line, after in zip(lines, [*lines[1:], ""], strict=True):
         if not (_RULE.fullmatch(line) or _RULE.fullmatch(after)):
             yield line

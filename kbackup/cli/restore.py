@@ -531,7 +531,6 @@ def _check_sides(parameters: Mapping[str, Any], against: str | None, *, is_stric
 
 
 def _compare(at: OpenedBackup, against: str, *, is_strict: bool) -> None:
-    """Compare every record with the cluster's."""
     from kbackup.restore.against import against_target  # noqa: PLC0415  (imports a Kafka client)
     from kbackup.runs.context import Environment  # noqa: PLC0415
     from kbackup.verify.against import against_source  # noqa: PLC0415

@@ -241,7 +241,6 @@ def refuse(words: str, parameters: Mapping[str, Any], error: KbackupError) -> No
 
 
 def _finish(shown: "output.Output", summary: "Ended") -> int:
-    """Show the summary, and return the exit code."""
     try:
         shown.finish(summary)
     except KbackupError as error:

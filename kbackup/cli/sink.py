@@ -316,7 +316,6 @@ def copy_command(to: str, to_config: str | None, **parameters: Any) -> None:
 
 
 def _target(at: OpenedBackup, to: str, to_config: str | None) -> "StoreSettings":
-    """Return where a copy is to be."""
     from kbackup.config import loading  # noqa: PLC0415
     from kbackup.config.settings import PLACES  # noqa: PLC0415
     from kbackup.runs import wiring  # noqa: PLC0415

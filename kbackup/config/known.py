@@ -497,7 +497,6 @@ def _jaas(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _msk_options(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the options of ``IAMLoginModule`` that count."""
     for name, text in options.items():
         if name in MSK_OPTIONS:
             yield name, text

@@ -223,7 +223,6 @@ class ConfigValidator:
             self.issues.append(warning("no_effect", "topics.exclude", excluded, why, do))
 
     def _steps(self, usable: Mapping[str, Value], found: NamedPlugins) -> tuple[Step, ...]:
-        """Return the transforms of a sink or a restore."""
         if "restore" in self.sides:
             sides = {"key", "value"}
             known = frozenset(side for side in sides if f"{side}_converter" in found.found)

@@ -259,7 +259,6 @@ def _check_topic(step: Step, given: Mapping[str, Value]) -> None:
 
 
 def _listed_in(given: Mapping[str, Value], name: str) -> list[str]:
-    """Return the names in a list, in order."""
     names = text_of(given, name).split(",")
     return [each.strip() for each in names if each.strip()]
 

@@ -208,7 +208,6 @@ def _asked(executable: Path) -> tuple[Path, str, bool]:
 
 
 def _run(executable: Path, *options: str) -> tuple[Path, str]:
-    """Return ``java.home`` and ``java.version`` as *executable* reports them."""
     command = [str(executable), *options, "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(  # noqa: S603  (running what is found is the point)

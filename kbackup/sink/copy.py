@@ -468,7 +468,6 @@ class CopyRun:
         self._summary.skip("foreign_objects", seen.found.foreign_count)
 
     def _estimate(self, seen: _Seen, size: int) -> Estimate:
-        """Return what it is likely to take to send what a dry run found."""
         sizes = [
             brought.size
             for one in seen.partitions

@@ -225,7 +225,6 @@ class ExpireRun:
         return int(store_clock(self._store, key).timestamp() * 1000)
 
     def _plan(self, now_ms: int) -> list[_Partition]:
-        """Return what is to be done, by topic and partition."""
         settings, asked = self._settings, self._asked
         said = known.read(self._store, self._layout, self._clock, settings.asked)
         for issue in () if asked.is_undo else said.all_damage():  # it may say that a mark is undone
@@ -354,7 +353,6 @@ class ExpireRun:
         )
 
     def _estimate(self, found: Sequence[_Partition]) -> Estimate:
-        """Return what it is likely to take to do what a dry run found."""
         sets = [files for one in found for files in one.deletes.sets]
         objects, topics = object_count(sets), {one.where.topic for one in found if one.is_work}
         each = 3 if self._has_versions else 1  # each version is asked for its lock, and deleted

@@ -225,8 +225,6 @@ def _check_object(store: Store, key: str, lacking: tuple[str, str]) -> None:
 
 @dataclass(slots=True)
 class _Planner:
-    """Finds the cut of each place."""
-
     settings: Settings
     environment: Environment
     cluster: Cluster

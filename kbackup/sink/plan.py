@@ -463,8 +463,6 @@ def partitions_of(topics: Mapping[str, Topic], asked: Asked) -> list[TopicPartit
 
 @dataclass(frozen=True, slots=True)
 class _Planner:
-    """Plans partitions of topics that exist."""
-
     settings: Settings
     cluster: Cluster
     store: Store

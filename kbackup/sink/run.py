@@ -227,7 +227,6 @@ class SinkRun:
         self._news.held_up(self._account.held_up())
 
     def _stored_as(self, plan: SinkPlan) -> dict[str, str]:
-        """Return the names under which topics are stored."""
         routes = wiring.routes(self._frame.settings)
         return {name: routes.topic(name) for name in plan.topics}
 

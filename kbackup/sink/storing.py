@@ -357,7 +357,6 @@ def _sealed(file: ClosedFile, head: ObjectHead | None) -> tuple[Facts, str | Non
 
 
 def _with_read(done: Done, closed: ClosedFileSet) -> Done:
-    """Return *done* with what was read for a file set, and left out of it."""
     left_out = closed.left_out
     return replace(
         done, bytes_read=done.bytes_read + closed.bytes_read, nulls=done.nulls + left_out.nulls,
@@ -367,7 +366,6 @@ def _with_read(done: Done, closed: ClosedFileSet) -> Done:
 
 
 def _with_stored(done: Done, file: ClosedFile) -> Done:
-    """Return *done* with a file that is stored."""
     size = done.bytes_stored + file.body.size
     done = replace(done, objects=done.objects + 1, bytes_stored=size)
     if not file.is_main:

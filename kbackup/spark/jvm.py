@@ -276,7 +276,6 @@ def _java_home(settings: EngineSettings) -> Iterator[None]:
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Whether a line of the root logger is not one that py4j writes there."""
     return not str(record.msg).endswith("while sending command.")
 
 
