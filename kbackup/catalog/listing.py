@@ -409,23 +409,29 @@ def sorted_out(
         parts = _parts(catalog, layout, entry, topics)
         if parts is None:
             continue
+        why, name = "", None
         if layout.is_generic:
-            _add_generic(catalog, found, layout, parts, entry, options, only_format)
-            continue
-        if parts.encoded_partition == UPLOAD_DATE and parts.extension == INDEX_EXTENSION:
+            if not entry.size:
+                continue  # it holds no record
+            extension, name = formats.of_any_name(parts.extension, options, only_format)
+            view = View.RECORD if formats.holds_records(name) else View.VALUE
+            why = f"{parts.extension or 'a name without extension'}: set format.class"
+            parts = replace(parts, extension=extension, view=view, encoded_partition=entry.key)
+        elif parts.encoded_partition == UPLOAD_DATE and parts.extension == INDEX_EXTENSION:
             indexes.add(entry.key)
             continue
-        if parts.extension not in known:
-            known[parts.extension] = formats.by_extension(parts.extension, options)
-        name = known[parts.extension]
-        if name is not None:
-            catalog.keys.add(entry.key)
+        else:
+            if parts.extension not in known:
+                known[parts.extension] = formats.by_extension(parts.extension, options)
+            name = known[parts.extension]
         if name is None:
-            _foreign(catalog, layout, entry, f"no format reads {parts.extension}")
-        elif only_format not in (None, name) and parts.view in (View.RECORD, View.VALUE):
+            _foreign(catalog, layout, entry, f"no format reads {why or parts.extension}")
+            continue
+        catalog.keys.add(entry.key)
+        if only_format not in (None, name) and parts.view in (View.RECORD, View.VALUE):
             catalog.ignored += 1
         else:
-            _add(found, parts, entry, name)
+            _add(found, parts, entry, name, is_generic=layout.is_generic)
     for where, sets in found.items():
         told = (_told(files, layout) for files in sets.values())
         ordered = sorted(told, key=lambda one: (one.start_offset, one.encoded_partition))
@@ -477,13 +483,16 @@ def _add(
     parts: ObjectKey,
     entry: StoredObject,
     name: str,
+    *,
+    is_generic: bool,
 ) -> None:
+    """Enter an object; one that an expression has found is a set of its own."""
     where = TopicPartition(parts.topic, parts.partition)
     file = BackupFile(
         entry.key, parts.view, parts.extension, name, entry.size, entry.modified.timestamp(),
-        entry.storage_class,
+        entry.storage_class, etag=entry.etag if is_generic else "",
     )  # fmt: skip
-    stem = entry.key.removesuffix(f"{parts.view}{parts.extension}")
+    stem = entry.key if is_generic else entry.key.removesuffix(f"{parts.view}{parts.extension}")
     place: tuple[str, ...] = (stem, "whole" if parts.view is View.RECORD else "values")
     sets = found.setdefault(where, {})
     old = sets.get(place)
@@ -498,38 +507,7 @@ def _add(
         main=file if is_main else old.main,
         keys=file if parts.view is View.KEY else old.keys,
         headers=file if parts.view is View.HEADERS else old.headers,
-    )
-
-
-def _add_generic(
-    catalog: Catalog,
-    found: dict[TopicPartition, dict[tuple[str, ...], FileSet]],
-    layout: Layout,
-    parts: ObjectKey,
-    entry: StoredObject,
-    options: FormatOptions,
-    only_format: str | None,
-) -> None:
-    """Enter an object that an expression has found; an empty one holds no record."""
-    if not entry.size:
-        return
-    extension, name = formats.of_any_name(parts.extension, options, only_format)
-    if name is None:
-        why = f"no format reads {parts.extension or 'a name without extension'}: set format.class"
-        _foreign(catalog, layout, entry, why)
-        return
-    catalog.keys.add(entry.key)
-    if only_format not in (None, name):
-        catalog.ignored += 1
-        return
-    where = TopicPartition(parts.topic, parts.partition)
-    view = View.RECORD if formats.holds_records(name) else View.VALUE
-    file = BackupFile(
-        entry.key, view, extension, name, entry.size, entry.modified.timestamp(),
-        entry.storage_class, etag=entry.etag,
-    )  # fmt: skip
-    found.setdefault(where, {})[(entry.key,)] = FileSet(
-        where, parts.start_offset, entry.key, main=file, is_generic=True
+        is_generic=is_generic,
     )
 
 
