@@ -6,7 +6,6 @@ is no damage; but then the object agrees with itself, and a row of the ledger fo
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
@@ -33,9 +32,7 @@ from kbackup.naming import NOT_OF_LAYOUT, NOT_OF_TEMPLATE, Layout, TemplateLayou
 from kbackup.pipeline.views import ReadOptions
 from kbackup.pipeline.write import siblings_of
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, without
-from kbackup.stores import Heads, ObjectHead, Store
-
-_THREADS: Final = 16
+from kbackup.stores import Heads, ObjectHead, Store, side_by_side
 
 _LATER_MS: Final = 3_600_000
 """How much younger than its row an object may be before it must have been stored again."""
@@ -204,8 +201,7 @@ class JudgedPartition:
             head = heads.head(doubt.file.key)
             return None if head is None else self._judged(store, doubt, head, rows)
 
-        with ThreadPoolExecutor(_THREADS) as pool:
-            yield from (found for found in pool.map(judged, doubts) if found is not None)
+        yield from (found for found in side_by_side(judged, doubts) if found is not None)
 
     def _judged(
         self, store: Store, doubt: _Doubt, head: ObjectHead, rows: Mapping[str, str]

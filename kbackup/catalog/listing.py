@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
@@ -31,7 +30,7 @@ from kbackup.naming import (
 )
 from kbackup.naming.renaming import Asked
 from kbackup.records import NO_TIMESTAMP, Facts, Span, TopicPartition
-from kbackup.stores import ARCHIVED, Archive, Store, StoredObject, Thaw
+from kbackup.stores import ARCHIVED, Archive, Store, StoredObject, Thaw, side_by_side
 
 
 @dataclass(frozen=True, slots=True)
@@ -566,8 +565,6 @@ def not_in_backup(topic: str, found: Catalog) -> IncompleteBackupError:
     )
 
 
-_THREADS: Final = 16
-
 Listed = BackupFile | StoredObject
 """An object, whatever is known of its name."""
 
@@ -622,6 +619,5 @@ def frozen(store: Store, files: Iterable[Listed]) -> Frozen:
     archived = [file for file in files if file.storage_class in ARCHIVED]
     if not archived or not isinstance(store, Archive):
         return Frozen({})
-    with ThreadPoolExecutor(_THREADS) as pool:
-        thaws = pool.map(lambda file: store.thawed(file.key), archived)
-        return Frozen(dict(zip(archived, thaws, strict=True)))
+    thaws = side_by_side(lambda file: store.thawed(file.key), archived)
+    return Frozen(dict(zip(archived, thaws, strict=True)))

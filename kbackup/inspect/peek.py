@@ -6,7 +6,6 @@ Source: kcat 1.7, ``format.c``.
 import base64
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -35,7 +34,7 @@ from kbackup.naming import OFFSET_MAX, PARTITION_MAX, Layout
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import UNKNOWN, Facts, TimestampType, TopicPartition
 from kbackup.runs.known import NOTHING, BackupState
-from kbackup.stores import Store
+from kbackup.stores import Store, side_by_side
 
 Shown = str | dict[str, str] | None
 """Bytes as JSON: text where they are UTF-8, else ``{"$base64": ...}``; null is null."""
@@ -152,10 +151,6 @@ _LETTERS: Final[Mapping[str, Callable[[Record], bytes]]] = {
 }
 
 
-_READERS: Final = 8
-"""Objects that are read side by side."""
-
-
 @dataclass(frozen=True, slots=True)
 class NamedSchema:
     """A schema that records name.
@@ -185,8 +180,7 @@ def named_schemas(store: Store, layout: Layout, topics: Collection[str]) -> Iter
     """
     index = SchemaIndex.read(store, layout, sorted(topics))
     places = [(use, key) for use, keys in index.keys.items() for key in keys]
-    with ThreadPoolExecutor(_READERS) as pool:
-        loaded = list(pool.map(lambda one: schemas.load(store, *one), places))
+    loaded = side_by_side(lambda one: schemas.load(store, *one), places)
     found = [
         NamedSchema(each.use, "stored", each.schema.kind, tuple(sorted(each.versions)))
         for each in loaded

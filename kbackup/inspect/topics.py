@@ -5,7 +5,6 @@ schemas and consumer groups; and archived objects, made readable for some days.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Self
@@ -37,7 +36,7 @@ from kbackup.records import TopicPartition
 from kbackup.runs.history import Estimate
 from kbackup.runs.known import NOTHING, REMOVED_SINCE, BackupState, as_of, removed_since
 from kbackup.runs.report import Summary
-from kbackup.stores import READABLE, Archive, Store, Tier
+from kbackup.stores import READABLE, Archive, Store, Tier, side_by_side
 
 _DAY_MS: Final = 86_400_000
 
@@ -392,9 +391,6 @@ def _foreign(found: Catalog) -> Iterator[Warned]:
         yield Warned("foreign_object", text)
 
 
-_THAWING_THREADS: Final = 16
-
-
 @dataclass(frozen=True, slots=True)
 class Thawed:
     """What became of the archived objects of a topic.
@@ -468,8 +464,7 @@ def thaw(
         cold = frozen(store, files)
         waiting = cold.of("frozen")
         if not is_dry:
-            with ThreadPoolExecutor(_THAWING_THREADS) as pool:
-                list(pool.map(lambda file: store.thaw(file.key, days, tier), waiting))
+            side_by_side(lambda file: store.thaw(file.key, days, tier), waiting)
         looks += len(cold.thaws)
         every += waiting
         if topic or cold.thaws:

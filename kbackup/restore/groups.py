@@ -9,7 +9,6 @@ import logging
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -42,15 +41,12 @@ from kbackup.restore.translate import BY_TIME, GroupView, Translated
 from kbackup.runs import wiring
 from kbackup.runs.position import digest
 from kbackup.runs.report import Summary
-from kbackup.stores import Store, parse_json, put_json
+from kbackup.stores import Store, parse_json, put_json, side_by_side
 
 VERSION: Final = 1
 """Of what is stored before offsets are set."""
 
 _log: Final = logging.getLogger(__name__)
-
-_THREADS: Final = 16
-"""Groups whose members are asked for side by side."""
 
 _RETENTION: Final = "offsets.retention.minutes"
 
@@ -540,9 +536,7 @@ def planned_group(view: GroupView, stood: Stood, name: str) -> PlannedGroup:
 
 
 def _live(cluster: Cluster, groups: Collection[str]) -> Iterator[KbackupError]:
-    with ThreadPoolExecutor(_THREADS) as pool:
-        found = zip(groups, pool.map(cluster.members, groups), strict=True)
-    for group, members in found:
+    for group, members in zip(groups, side_by_side(cluster.members, groups), strict=True):
         if members:
             yield RefusedError(
                 f"group {group} has {counted(len(members), 'live member')}",

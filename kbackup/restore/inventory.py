@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -27,9 +26,14 @@ from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.restore.job import RestoreJob
 from kbackup.runs import wiring
 from kbackup.runs.known import BackupState, as_of, within
-from kbackup.stores import ObjectHead, RememberedHeads, Store, StoredObject, StoreSettings
-
-_THREADS: Final = 16
+from kbackup.stores import (
+    ObjectHead,
+    RememberedHeads,
+    Store,
+    StoredObject,
+    StoreSettings,
+    side_by_side,
+)
 
 _NOT_ENTERED: Final = "not entered"
 """Stands for the cut of a run that was killed, or is at work."""
@@ -226,8 +230,7 @@ class Inventory:
         def head(where: TopicPartition) -> ObjectHead | None:
             return self.heads.head(self.catalog.sets[where][0].files[0].key)
 
-        with ThreadPoolExecutor(_THREADS) as pool:
-            self._heads.update(zip(wheres, pool.map(head, wheres), strict=True))
+        self._heads.update(zip(wheres, side_by_side(head, wheres), strict=True))
 
     def oldest(self, topic: str) -> int | None:
         """Return the lowest timestamp of each partition's first object, ms since the epoch.

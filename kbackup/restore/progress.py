@@ -10,7 +10,6 @@ import logging
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -45,7 +44,7 @@ from kbackup.runs.position import NOTHING, Done, RestorePosition
 from kbackup.runs.report import OfRestore, PartitionReport, Row, Summary
 from kbackup.spark.channel import LocalChannel, NotBegun, R, Task
 from kbackup.spark.engine import TaskOptions
-from kbackup.stores import Store
+from kbackup.stores import Store, side_by_side
 
 
 class SkipList:
@@ -303,8 +302,6 @@ def tell_start(
 
 _log: Final = logging.getLogger(__name__)
 
-_THREADS: Final = 16
-
 
 @dataclass(frozen=True, slots=True)
 class RestoreTasks:
@@ -362,9 +359,8 @@ class RestoreTasks:
             for where, position in cluster.committed(group, asked).items():
                 read = RestorePosition.read(where, position)
                 rows[where.topic] += [] if read is None else translated(where, read[0])
-            filled = {topic: own for topic, own in rows.items() if own}
-            with ThreadPoolExecutor(_THREADS) as pool:  # a restore may be of a thousand topics
-                list(pool.map(log.append, filled, filled.values()))
+            filled = [topic for topic, own in rows.items() if own]  # they may be a thousand
+            side_by_side(lambda topic: log.append(topic, rows[topic]), filled)
         except KbackupError as error:
             _log.info("translation rows are not stored: %s", error)
 

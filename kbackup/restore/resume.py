@@ -7,7 +7,6 @@ compared with what is to be restored, and with the target, before "done" or "not
 import hashlib
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -34,7 +33,7 @@ from kbackup.records import (
     without,
 )
 from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource, digest
-from kbackup.stores import Store
+from kbackup.stores import Store, side_by_side
 
 LEFT_OUT: Final = "left_out"
 """The code of the warning that a partition lacks what an earlier run passed over."""
@@ -194,9 +193,6 @@ def chained(before: str, sets: Iterable[FileSet]) -> str:
         before = digest(f"{before} {sizes}")
     return before
 
-
-_THREADS: Final = 16
-"""Objects asked for their facts side by side."""
 
 FactsOf = Callable[[FileSet], Facts | None]
 """Returns what is known of the records in a set; None where nothing is."""
@@ -364,9 +360,8 @@ def unfinished(store: Store, sets: Sequence[FileSet], offset: int) -> list[FileS
 def _begun(facts_of: FactsOf, sets: Sequence[FileSet], offset: int) -> dict[str, Facts | None]:
     """Return what is known of the full-record sets that begin below *offset*, in order."""
     begun = [files for files in sets if files.is_whole and files.start_offset < offset]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        known = pool.map(facts_of, begun)
-        return {files.id: said for files, said in zip(begun, known, strict=True)}
+    known = side_by_side(facts_of, begun)
+    return {files.id: said for files, said in zip(begun, known, strict=True)}
 
 
 def _ended(known: Mapping[str, Facts | None], offset: int) -> set[str]:

@@ -9,7 +9,6 @@ refers to is registered first.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -29,7 +28,7 @@ from kbackup.naming import Layout
 from kbackup.restore.plan import RestorePlan
 from kbackup.runs import wiring
 from kbackup.runs.report import Summary
-from kbackup.stores import Store
+from kbackup.stores import Store, side_by_side
 
 if TYPE_CHECKING:
     from kbackup.connect.registry.client import RegistryClient
@@ -215,10 +214,6 @@ class _Registering:
             ) from error
 
 
-_READERS: Final = 8
-"""Objects that are read side by side."""
-
-
 @dataclass(frozen=True, slots=True)
 class SchemasPlanned:
     """What is to be registered."""
@@ -270,8 +265,7 @@ class TargetSchemas:
             for key in keys
             if len(keys) > 1 or key not in self._done
         ]
-        with ThreadPoolExecutor(_READERS) as pool:
-            loaded = list(pool.map(lambda one: schemas.load(store, *one), new))
+        loaded = side_by_side(lambda one: schemas.load(store, *one), new)
         kept: dict[SchemaUse, tuple[str, KeptSchema]] = {}
         for (use, key), each in zip(new, loaded, strict=True):
             _, first = kept.setdefault(use, (key, each))

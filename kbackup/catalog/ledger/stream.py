@@ -30,7 +30,6 @@ import logging
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -50,7 +49,7 @@ from kbackup.errors import (
     StoreError,
 )
 from kbackup.naming import Layout
-from kbackup.stores import Store
+from kbackup.stores import Store, side_by_side
 from kbackup.stores.encrypted import check_open
 
 VERSION: Final = 1
@@ -165,7 +164,6 @@ FOLD_AT: Final = 64
 
 _REBUILD: Final = "kbackup sink reindex builds it anew"
 
-_THREADS: Final = 16
 _TRIES: Final = 5
 _HOLDS_KEY: Final = b"kbackup.holds"
 _DAMAGED_KEY: Final = b"kbackup.damaged"
@@ -314,8 +312,7 @@ class Stream:
         for issue in look.contents.damage:
             raise CorruptObjectError(issue.what, issue.why, "run it again", key=issue.what)
         self._write_snapshot(look.contents.rows, (), look, wall)
-        with ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(lambda name: self.store.delete(self.prefix + name.text), names))
+        side_by_side(lambda name: self.store.delete(self.prefix + name.text), names)
 
     def _write_snapshot(
         self, rows: pa.Table, damage: Sequence[Issue], look: _Look, wall: int
@@ -387,12 +384,11 @@ class Stream:
         base = base or _Snapshot(self.form.schema.empty_table())
         loose = [name for name in newer if name.text not in base.holds]
         tables = [base.rows]
-        with ThreadPoolExecutor(min(_THREADS, len(loose)) or 1) as pool:
-            for found in pool.map(self._part, loose):
-                if isinstance(found, Issue):
-                    damage.append(found)
-                else:
-                    tables.append(found)
+        for found in side_by_side(self._part, loose):
+            if isinstance(found, Issue):
+                damage.append(found)
+            else:
+                tables.append(found)
         rows = self.form.merged(pa.concat_tables(tables)) if loose else base.rows
         lost = {one.what: one for one in (*base.damage, *damage)}
         contents = Contents(rows, tuple(lost.values()), len(loose))
