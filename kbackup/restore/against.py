@@ -31,7 +31,6 @@ from kbackup.restore.restored import (
     why_spread,
     written,
 )
-from kbackup.runs import wiring
 from kbackup.runs.compare import (
     ComparisonPlan,
     PartitionCompared,
@@ -198,7 +197,7 @@ def _planned(restored: Restored, where: TopicPartition) -> ComparisonPlan[Target
     """Return what to compare of a partition of the backup, if this restore has written it there."""
     at = restored.target(where)
     row = PartitionCompared(where, at.topic)
-    window, of = wiring.window(restored.settings), restored.partition(where)
+    window, of = restored.inventory.window, restored.partition(where)
     missing = [
         entry
         for entry in restored.inventory.missing(where)
@@ -226,7 +225,7 @@ def _planned(restored: Restored, where: TopicPartition) -> ComparisonPlan[Target
             return unclear(why)
         first, expired = rows[0].first, max(0, deleted - rows[0].target_first)
         row = replace(row, expired=sum(one.records for one in gone))
-    since = removed_since(restored.inventory, of, window)
+    since = removed_since(restored.inventory, of)
     removed, start = 0, of.lane.log.start_offset
     if since and (not of.sets or first < of.sets[0].begin):
         count = None if first or of.is_compacted else _records(restored, of, since, window)
@@ -318,7 +317,7 @@ def _units(
         ]
         yield TargetUnit(
             replace(of, rows=tuple(group), sets=sets),
-            wiring.window(restored.settings), Span(first, end),
+            restored.inventory.window, Span(first, end),
             Span(min(start, stop), stop), expired if number == 0 else 0,
             removed if number == 0 else 0, is_open and following is None,
         )  # fmt: skip

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Final
 
 import pyarrow.compute as pc
@@ -14,7 +14,7 @@ from kbackup.catalog.covered import Covered, covered
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.judged import JudgedPartition
 from kbackup.catalog.ledger.rows import Entry, is_main
-from kbackup.catalog.listing import Catalog, FileSet, nothing_there, object_bytes
+from kbackup.catalog.listing import Catalog, FileSet, Window, nothing_there, object_bytes
 from kbackup.catalog.merging import StoredRows
 from kbackup.catalog.reading import extent, facts
 from kbackup.clock import Clock
@@ -170,9 +170,9 @@ class Inventory:
         return [where for where in wheres if self.known.ledger(where).objects]
 
     def removed(self, where: TopicPartition) -> list[FileSet]:
-        """Return the sets that were removed on purpose, as the ledger knows them.
+        """Return the sets that were removed on purpose, of which a restore would have read some.
 
-        A restore that passed them has counted their records.
+        They are as the ledger knows them.  A restore that passed them has counted their records.
         """
         layout, topics = wiring.layout(self.settings), [where.topic]
         gone = self.known.ledger(where).removed(self.catalog.keys)
@@ -183,7 +183,8 @@ class Inventory:
             entries, layout, wiring.format_options(self.settings), topics=topics,
             only_format=wiring.only_format(self.settings),
         ).sets  # fmt: skip
-        return [files for files in found.get(where, ()) if files.main]
+        sets = (files for files in found.get(where, ()) if files.main)
+        return [files for files in sets if self.window.takes(files, self.entered(files))]
 
     def missing(self, where: TopicPartition) -> list[Entry]:
         """Return the objects that runs stored and that are not there, siblings left out."""
@@ -208,6 +209,17 @@ class Inventory:
                 heads=self.heads,
             )  # fmt: skip
         return self._covered[where]
+
+    @cached_property
+    def window(self) -> Window:
+        """Which records are asked for."""
+        return wiring.window(self.settings)
+
+    def asked_for(self, sets: Sequence[FileSet]) -> Sequence[FileSet]:
+        """Return those that may hold a record that is asked for."""
+        if self.window.is_everything:
+            return sets
+        return [files for files in sets if self.window.takes(files, self.facts(files))]
 
     def among(self, where: TopicPartition, ids: Collection[str]) -> list[FileSet]:
         """Return those of the sets to restore that have a `FileSet.part` of *ids*, in order."""

@@ -164,7 +164,7 @@ class Planner:
         self.routes, self._only, self._beside = routes, only, beside
         self.backup, self._group = backup, group
         self.missing: list[KbackupError] = []
-        self.window = wiring.window(self.settings)
+        self.window = inventory.window
         self.map = PartitionMap(self.settings.partition_map, group)
 
     def plan(self) -> RestorePlan:
@@ -411,7 +411,7 @@ class _TopicPlanner:
             had_objects=of.inventory.had_objects(source),
         )
         for at in of.inventory.once_stored(source):
-            gone = self._removed(at)
+            gone = of.inventory.removed(at)
             if of.settings.as_of is None:
                 gone = [files for files in gone if self._is_ahead(files)]
             if gone:
@@ -505,7 +505,7 @@ class _TopicPlanner:
         if window.is_everything:
             return sets, inventory.records(where, sets) if share is None else share.records
         self._refusals += checks.indivisible(where, sets, window, inventory.facts)
-        return [files for files in sets if window.takes(files, inventory.facts(files))], None
+        return inventory.asked_for(sets), None
 
     def _left(
         self, where: TopicPartition, sets: Sequence[FileSet], share: Share | None
@@ -513,7 +513,7 @@ class _TopicPlanner:
         """Return what of *sets* an earlier run has not restored."""
         inventory, position = self._of.inventory, self._states[where].position
         own = None if share is None else share.sets
-        removed = [] if position is None else self._removed(where)
+        removed = [] if position is None else inventory.removed(where)
         return remaining(
             inventory.facts_of_begun, sets, position, inventory.cut_of, own, removed,
             inventory.records_below,
@@ -535,12 +535,6 @@ class _TopicPlanner:
         position = self._states[where].position
         is_begun = position is not None and position.total != 0 and position.is_all
         return share.counts_rest or is_begun
-
-    def _removed(self, where: TopicPartition) -> list[FileSet]:
-        """Return the sets that were removed on purpose, and that a restore would have read."""
-        inventory, window = self._of.inventory, self._of.window
-        gone = inventory.removed(where)
-        return [files for files in gone if window.takes(files, inventory.entered(files))]
 
     def _unit(self, where: TopicPartition, first_offset: int = 0) -> RestoreUnit:
         """Return the task of a partition of the backup without any object: where it begins."""

@@ -211,11 +211,9 @@ class Restored:
         inventory, group = self.inventory, self.map.group_of(where.partition)
         committed = self._positions.get(group, {}).get(at)
         read = None if committed is None else RestorePosition.read(at, committed)
-        sets = []
+        sets: Sequence[FileSet] = ()
         if where in inventory.wanted(where.topic):
-            window = wiring.window(self.settings)
-            every = inventory.covered(where).sets
-            sets = [files for files in every if window.takes(files, inventory.facts(files))]
+            sets = inventory.asked_for(inventory.covered(where).sets)
         if read is None and not sets:
             return None
         there = self.targets.get(at.topic)
@@ -336,14 +334,13 @@ def _of(
     }
 
 
-def removed_since(inventory: Inventory, of: RestoredPartition, window: Window) -> Sequence[FileSet]:
+def removed_since(inventory: Inventory, of: RestoredPartition) -> Sequence[FileSet]:
     """Return the sets that a restore has read, and that were removed on purpose since."""
     absent = of.position.absent or ()
     return [
         files
         for files in inventory.removed(of.source)
         if files.begin < of.position.cursor.reached
-        and window.takes(files, inventory.entered(files))
         and not any(span.start_offset <= files.begin < span.end_offset for span in absent)
     ]
 

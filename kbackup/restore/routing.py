@@ -216,12 +216,10 @@ def _asked(settings: Settings, inventory: Inventory, topic: str) -> list[Restore
             "leave the Schema Registry out: records keep the ids of their schemas",
         )
     inventory.look_at([topic])
-    window, route = wiring.window(settings), Route(routed_from(settings, topic))
+    window, route = inventory.window, Route(routed_from(settings, topic))
     units = list[RestoreUnit]()
     for where in inventory.wanted(topic):
-        sets = inventory.covered(where).sets
-        if not window.is_everything:
-            sets = [files for files in sets if window.takes(files, inventory.facts(files))]
+        sets = inventory.asked_for(inventory.covered(where).sets)
         source = RestoreSource("", where, inventory.identity(where))
         position = RestorePosition(source, "", Cursor(0, 0))
         lanes = (Lane(where, Span(0, 0)),)

@@ -46,7 +46,6 @@ from kbackup.restore.restored import (
     removed_since,
     written,
 )
-from kbackup.runs import wiring
 from kbackup.runs.compare import are_same, untimed
 from kbackup.stores import Store
 
@@ -148,7 +147,7 @@ class Translator:
         base, reached = _base(of, offset), of.position.cursor.reached
         beyond = max(0, offset - max(reached, of.end or 0))
         note = f"{beyond} beyond the backup" if beyond else ""
-        is_whole = wiring.window(self._inventory.settings).is_everything
+        is_whole = self._inventory.window.is_everything
         if is_whole and (early := min((one.begin for one in of.sets), default=0) - offset) > 0:
             note = f"{early} before the backup"
         below, record = self._next(of, base.offset, offset)
@@ -187,7 +186,7 @@ class Translator:
         """Whether R has records between two offsets that were removed from the backup since."""
         if of.source not in self._gone:
             inventory, reached = self._inventory, of.position.cursor.reached
-            removed = removed_since(inventory, of, wiring.window(inventory.settings))
+            removed = removed_since(inventory, of)
             known = [(files.begin, inventory.entered(files)) for files in removed]
             self._gone[of.source] = [
                 Span(begin, reached if one is None else one.last_offset + 1) for begin, one in known
@@ -255,9 +254,8 @@ class Translator:
     def _restored(self, of: RestoredPartition, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """Yield records of R with offsets of the backup in a range, as they were written."""
         sets = [files for files in of.sets if self._reaches(files, start) and files.begin < end]
-        window = wiring.window(self._inventory.settings)
-        offsets = Span(start, end)
-        return written(self._store, self._job, replace(of, sets=sets), window, offsets, self.left)
+        of, window, offsets = replace(of, sets=sets), self._inventory.window, Span(start, end)
+        return written(self._store, self._job, of, window, offsets, self.left)
 
     def _reaches(self, files: FileSet, start: int) -> bool:
         known = self._inventory.entered(files)
