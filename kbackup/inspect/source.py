@@ -33,8 +33,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from kbackup import config
-from kbackup.catalog import listing
-from kbackup.catalog.covered import FactsOf, covered, within
+from kbackup.catalog.covered import FactsOf, within
 from kbackup.catalog.listing import EVERYTHING, FileSet, Interval, Window, object_bytes
 from kbackup.catalog.merging import records
 from kbackup.clock import SystemClock
@@ -51,6 +50,7 @@ from kbackup.records import (
     TopicPartition,
 )
 from kbackup.runs import known, wiring
+from kbackup.runs.inventory import Inventory, listed
 from kbackup.stores import Store, StoreSettings, open_store
 
 CHUNK_BYTES: Final = 64 * 2**20
@@ -288,40 +288,28 @@ class Found:
             RefusedError: If it is not known which objects to read, so that a restore is refused.
         """
         place, options = wiring.store_settings(settings), wiring.reading(settings)
-        store, layout = open_store(place), wiring.layout(settings)
-        said = known.read(store, layout, SystemClock(), settings.asked)
-        found = listing.list_backup(
-            store, layout, options.formats, topics=settings.topics,
-            only_format=wiring.only_format(settings),
-        )  # fmt: skip
-        found = said.left(found)
-        there = {*found.topics(), *said.names}
-        asked = settings.asked
-        topics = list(chosen(listing.chosen(asked, there, found, layout.topics_dir)))
-
-        def is_asked(where: TopicPartition) -> bool:
-            return where.topic in topics and asked.has(where.partition)
-
+        store = open_store(place)
+        said = known.read(store, wiring.layout(settings), SystemClock(), settings.asked)
+        found = Inventory(settings, store, listed(settings, store, settings.topics), said)
+        topics = list(chosen(found.topics()))
         sets, facts = dict[TopicPartition, Sequence[FileSet]](), dict[str, Facts]()
-        for where in filter(is_asked, found.sets):
-            decided = covered(
-                store, where, found.sets[where], said.ledger(where), options,
-                identity=said.identity(where.topic),
-            )  # fmt: skip
+        for where in (where for topic in topics for where in found.wanted(topic)):
+            decided = found.covered(where)
             for refusal in decided.refusals():
                 raise refusal
             sets[where] = decided.sets
             facts |= decided.stated()
         missing = {
             where: [one.key or f"{where} {one.first}-{one.last}" for one in lacking]
-            for where in filter(is_asked, said.partitions())
-            if (lacking := said.ledger(where).missing(found.keys))
+            for where in (where for topic in topics for where in found.there(topic))
+            if settings.asked.has(where.partition)
+            and (lacking := said.ledger(where).missing(found.catalog.keys))
         }
         facts |= {
-            files.main.key: one
-            for where, of_partition in sets.items()
+            files.id: one
+            for of_partition in sets.values()
             for files in of_partition
-            if files.main is not None and (one := said.facts(where, files.main)) is not None
+            if (one := found.entered(files)) is not None
         }
         identities = {topic: said.identity(topic) for topic in topics}
         return cls(place, options, sets, facts, topics, missing, identities)

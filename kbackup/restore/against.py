@@ -21,7 +21,6 @@ from kbackup.catalog.translated import Translation
 from kbackup.config import Settings
 from kbackup.errors import DiffersError, KbackupError, RefusedError, counted, some
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob, has_batches
 from kbackup.restore.restored import (
     LeftOut,
@@ -44,6 +43,7 @@ from kbackup.runs.compare import (
     untimed,
 )
 from kbackup.runs.context import Environment
+from kbackup.runs.inventory import Inventory
 from kbackup.runs.report import Summary
 from kbackup.spark.channel import TaskChannel
 from kbackup.stores import Store, open_store

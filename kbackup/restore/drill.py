@@ -38,12 +38,12 @@ from kbackup.records import Span, TopicPartition
 from kbackup.restore.against import against_target
 from kbackup.restore.configs import COPY_CONFIG
 from kbackup.restore.groups import Applied, GroupsAsked, GroupsRun, GroupTranslated, captured_of
-from kbackup.restore.inventory import Inventory, listed, newest
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.restored import why_spread
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import history, known, wiring
 from kbackup.runs.context import Environment, Stop
+from kbackup.runs.inventory import Inventory, listed, newest
 from kbackup.runs.locks import RunLock, lost_lock
 from kbackup.runs.report import Summary
 from kbackup.runs.status import complete_up_to

@@ -47,7 +47,6 @@ from kbackup.restore.groups import (
     set_whole,
     why_lone,
 )
-from kbackup.restore.inventory import Inventory, listed
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, confirm
 from kbackup.restore.progress import RestoreProgress, RestoreTasks, reported, tell_start
@@ -59,6 +58,7 @@ from kbackup.restore.watch import BUCKET, BucketWatch, Ready, Remarks, stamps
 from kbackup.runs import known
 from kbackup.runs.context import RunContext
 from kbackup.runs.following import Asides, Pauses, Subject, turns
+from kbackup.runs.inventory import Inventory, listed
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.stores import Store
 

@@ -35,10 +35,10 @@ from kbackup.naming import Layout
 from kbackup.naming.renaming import Rename, matching, rename
 from kbackup.plugins import choose_topics
 from kbackup.records import TopicPartition
-from kbackup.restore.inventory import Inventory
 from kbackup.restore.restored import BY_HAND, Restored, why_spread
 from kbackup.restore.translate import BY_TIME, GroupView, Translated
 from kbackup.runs import wiring
+from kbackup.runs.inventory import Inventory
 from kbackup.runs.position import digest
 from kbackup.runs.report import Summary
 from kbackup.stores import Store, parse_json, put_json, side_by_side

@@ -13,11 +13,11 @@ from kbackup.naming.renaming import NOTHING_LEFT, LeftOut, rename
 from kbackup.records import Span, TopicPartition
 from kbackup.restore import checks, configs
 from kbackup.restore.checks import Target, TopicCopy
-from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import KEEPS_CODECS, ORDER, PartitionMap, RestoreUnit, Route
 from kbackup.restore.resume import Remaining, ResumeState, remaining, resumed
 from kbackup.restore.routing import Routes, Share, routed_from
 from kbackup.runs import wiring
+from kbackup.runs.inventory import Inventory
 from kbackup.runs.known import REMOVED_SINCE, removed_since
 from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
 

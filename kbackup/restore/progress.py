@@ -31,8 +31,7 @@ from kbackup.kafka import Cluster
 from kbackup.naming.renaming import EXCLUDES_NOTHING, LeftOut
 from kbackup.records import TopicPartition
 from kbackup.restore import target, transaction
-from kbackup.restore.inventory import job_of
-from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.restore.job import RestoreJob, RestoreUnit, job_of
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.routing import Surveyed, survey
 from kbackup.restore.target import Audit

@@ -26,11 +26,11 @@ from kbackup.naming.renaming import rename
 from kbackup.plugins import choose_topics
 from kbackup.records import Span, TopicPartition
 from kbackup.restore import target
-from kbackup.restore.inventory import Inventory, job_of, listed
-from kbackup.restore.job import PartitionMap, RestoreJob, RestoreUnit
+from kbackup.restore.job import PartitionMap, RestoreJob, RestoreUnit, job_of
 from kbackup.restore.transform import RecordFilter
 from kbackup.runs import known, wiring
 from kbackup.runs.compare import replaced
+from kbackup.runs.inventory import Inventory, listed
 from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
 from kbackup.stores import Store
 

@@ -25,11 +25,11 @@ from kbackup.errors import (
 )
 from kbackup.naming.renaming import rename
 from kbackup.records import Span, TopicPartition, known_times
-from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import SKIPPED_MOST, RestoreJob, RestoreUnit, Route
 from kbackup.restore.resume import chained
 from kbackup.restore.transform import Transforming
 from kbackup.runs import wiring
+from kbackup.runs.inventory import Inventory
 from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
 from kbackup.spark.channel import TaskChannel
 from kbackup.stores import Store, open_store

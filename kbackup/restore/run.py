@@ -17,7 +17,6 @@ from kbackup.plugins import choose_topics
 from kbackup.restore import target
 from kbackup.restore.checks import APPEND_TIME
 from kbackup.restore.follow import Following
-from kbackup.restore.inventory import Inventory, listed
 from kbackup.restore.job import SKIPPED_MOST
 from kbackup.restore.plan import Planner, RestorePlan, confirm
 from kbackup.restore.progress import RestoreProgress, RestoreTasks, SkipList, skipped, tell_start
@@ -30,6 +29,7 @@ from kbackup.runs import history, known, wiring
 from kbackup.runs.context import Environment, RunContext, Stop
 from kbackup.runs.dead_letters import ensure_topic
 from kbackup.runs.history import of_restore, past_rates
+from kbackup.runs.inventory import Inventory, listed
 from kbackup.runs.locks import RunLock
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.stores import Store

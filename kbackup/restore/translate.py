@@ -35,7 +35,6 @@ from kbackup.kafka import Cluster, Reader
 from kbackup.naming.renaming import rename
 from kbackup.records import NO_TIMESTAMP, Span, TopicIdentity, TopicPartition
 from kbackup.restore.configs import deletes_older_than
-from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob
 from kbackup.restore.restored import (
     BY_HAND,
@@ -47,6 +46,7 @@ from kbackup.restore.restored import (
     written,
 )
 from kbackup.runs.compare import are_same, untimed
+from kbackup.runs.inventory import Inventory
 from kbackup.stores import Store
 
 _REMOVED: Final = "objects were removed from the backup on purpose since"

@@ -15,12 +15,9 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.catalog import listing, merging
-from kbackup.catalog.covered import covered
-from kbackup.catalog.ledger.rows import is_main
-from kbackup.catalog.listing import Catalog, FileSet, object_count
+from kbackup.catalog import merging
+from kbackup.catalog.listing import FileSet, object_count
 from kbackup.catalog.merging import Failed, StoredRows
-from kbackup.catalog.reading import facts
 from kbackup.config import Settings
 from kbackup.errors import (
     ConfigurationError,
@@ -48,11 +45,11 @@ from kbackup.runs.compare import (
     incomplete,
 )
 from kbackup.runs.context import Environment
+from kbackup.runs.inventory import Inventory, listed
 from kbackup.runs.known import BackupState
 from kbackup.runs.report import Summary
 from kbackup.spark.channel import TaskChannel
 from kbackup.stores import (
-    RememberedHeads,
     Store,
     StoreSettings,
     has_method,
@@ -446,14 +443,8 @@ def against_source(
             property="transforms",
         )
     cluster, store = environment.kafka.cluster(), open_store(environment.store)
-    found = listing.list_backup(
-        store, wiring.layout(settings), wiring.format_options(settings), topics=settings.topics,
-        only_format=wiring.only_format(settings),
-    )  # fmt: skip
-    found = known.left(found)
-    place = f"{settings.url}/{settings.topics_dir}"
-    topics = listing.chosen(settings.asked, {*found.topics(), *known.names}, found, place)
-    planned = _Planner(settings, cluster, store, known, found, is_strict=is_strict).plan(topics)
+    inventory = Inventory(settings, store, listed(settings, store, settings.topics), known)
+    planned = _Planner(inventory, cluster, is_strict=is_strict).plan()
     job = SourceJob(
         environment.kafka, environment.store, wiring.reading(settings),
         settings.group or "kbackup-verify", is_strict, environment.clock.ms(),
@@ -464,27 +455,17 @@ def against_source(
 class _Planner:
     """Finds what to compare of each partition."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        cluster: Cluster,
-        store: Store,
-        known: BackupState,
-        found: Catalog,
-        *,
-        is_strict: bool,
-    ) -> None:
-        self._settings, self._cluster, self._store = settings, cluster, store
-        self._known, self._found = known, found
-        self._heads = RememberedHeads(store)
-        self._is_strict = is_strict
+    def __init__(self, inventory: Inventory, cluster: Cluster, *, is_strict: bool) -> None:
+        self._inventory, self._cluster, self._is_strict = inventory, cluster, is_strict
+        self._known, self._asked = inventory.known, inventory.settings.asked
         self._tombstones_ms: dict[str, int] = {}
 
-    def plan(self, topics: Sequence[str]) -> list[ComparisonPlan[SourceUnit]]:
-        """Return the partitions of *topics*, each with its units.
+    def plan(self) -> list[ComparisonPlan[SourceUnit]]:
+        """Return the partitions of the topics that are asked for, each with its units.
 
         A topic that is not there, or another one than was backed up, raises `RefusedError`.
         """
+        topics = self._inventory.topics()
         there = self._cluster.topics(topics)
         if lacking := [name for name in topics if name not in there]:
             raise RefusedError(
@@ -505,7 +486,7 @@ class _Planner:
             where
             for topic in there.values()
             for number in range(topic.partitions)
-            if self._settings.asked.has((where := TopicPartition(topic.name, number)).partition)
+            if self._asked.has((where := TopicPartition(topic.name, number)).partition)
         ]
         self._check_partitions(topics, wheres)
         spans, configs = self._cluster.spans(wheres), self._cluster.topic_config(there)
@@ -528,10 +509,8 @@ class _Planner:
 
     def _check_partitions(self, topics: Sequence[str], wheres: Sequence[TopicPartition]) -> None:
         """Refuse what would look like a comparison of all: partitions that are lacking, or none."""
-        has = self._settings.asked.has
-        stored = {where for where in self._found.sets if where.topic in topics}
-        lacking = sorted(w for w in stored if has(w.partition) and w not in wheres)
-        if lacking:
+        stored = (where for topic in topics for where in self._inventory.wanted(topic))
+        if lacking := [where for where in stored if where not in wheres]:
             raise RefusedError(
                 f"{some(list(map(str, lacking)), 3)} cannot be compared: the cluster lacks it",
                 "the topic was created again, or this is not the cluster that was backed up",
@@ -546,17 +525,12 @@ class _Planner:
     def _partition(
         self, where: TopicPartition, source: Span, *, is_compacted: bool
     ) -> ComparisonPlan[SourceUnit]:
-        sets = covered(
-            self._store, where, self._found.sets.get(where, []), self._known.ledger(where),
-            wiring.reading(self._settings), identity=self._known.identity(where.topic),
-            heads=self._heads,
-        ).sets  # fmt: skip
-        missing = [e for e in self._known.ledger(where).missing(self._found.keys) if is_main(e)]
-        if missing:
+        if missing := self._inventory.missing(where):
             return incomplete(PartitionCompared(where, None), missing)
+        sets = self._inventory.covered(where).sets
         if not sets:
             return ComparisonPlan(PartitionCompared(where, None, behind=len(source)))
-        said = [(files, self._facts(files)) for files in sets]
+        said = [(files, self._inventory.facts(files)) for files in sets]
         silent = [files.id for files, known in said if known is None]
         if silent:
             why = f"{some(silent, 3)}: neither ledger nor object says which offsets it holds"
@@ -614,12 +588,6 @@ class _Planner:
         ledger = self._known.ledger(where)
         gone = [*ledger.accepted, *ledger.marked.values()]
         return [*ledger.skipped, *(entry.span for entry in gone)]
-
-    def _facts(self, files: FileSet) -> Facts | None:
-        if files.main is None:
-            return None
-        known = self._known.facts(files.where, files.main)
-        return facts(self._heads, files.main) if known is None else known
 
 
 def _stretches(said: Sequence[tuple[FileSet, Facts]]) -> list[Stretch]:

@@ -26,7 +26,6 @@ from kbackup.kafka import (
 from kbackup.pipeline.views import ReadOptions
 from kbackup.plugins import Step, choose_topics
 from kbackup.records import SCHEMA, Span, TopicPartition
-from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import Planner, RestorePlan
 from kbackup.restore.routing import Routes, survey
@@ -34,6 +33,7 @@ from kbackup.restore.target import begin
 from kbackup.restore.task import RestorePartitionTask
 from kbackup.restore.transaction import Pace, UnitWriter
 from kbackup.runs import wiring
+from kbackup.runs.inventory import Inventory
 from kbackup.runs.position import RestorePosition
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.stores import Store

@@ -17,9 +17,9 @@ from kbackup.events import to_json
 from kbackup.formats import FormatOptions, by_name
 from kbackup.naming import Layout, View
 from kbackup.records import Facts
-from kbackup.restore.inventory import Inventory
 from kbackup.restore.plan import Planner, RestorePlan
 from kbackup.runs import wiring
+from kbackup.runs.inventory import Inventory
 from kbackup.runs.known import BackupState
 from kbackup.stores import Store, StoreSettings, Thaw
 from kbackup.stores.memory import MemoryStore

@@ -18,10 +18,10 @@ from kbackup.inspect.topics import PartitionMap, coverage
 from kbackup.naming.renaming import ALL
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Span
-from kbackup.restore.inventory import Inventory, listed
 from kbackup.runs import history, known
 from kbackup.runs.context import Stop
 from kbackup.runs.history import Estimate
+from kbackup.runs.inventory import Inventory, listed
 from kbackup.runs.locks import RunLock
 from kbackup.runs.report import Summary
 from kbackup.sink.expire import ExpireAsked, ExpireRun, ExpiryPlanned

@@ -1,4 +1,4 @@
-"""What the backup holds of the topics to restore, what is known to be gone, and what it lacks."""
+"""What the backup holds of topics that are asked for, what is known to be gone, and what it lacks."""
 
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -14,16 +14,12 @@ from kbackup.catalog.covered import Covered, covered
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.judged import JudgedPartition
 from kbackup.catalog.ledger.rows import Entry, is_main
-from kbackup.catalog.listing import Catalog, FileSet, Window, nothing_there, object_bytes
+from kbackup.catalog.listing import Catalog, FileSet, Window, object_bytes
 from kbackup.catalog.merging import StoredRows
 from kbackup.catalog.reading import extent, facts
-from kbackup.clock import Clock
 from kbackup.config import Settings
-from kbackup.errors import IncompleteBackupError
-from kbackup.kafka import Connection
 from kbackup.naming.renaming import LeftOut
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
-from kbackup.restore.job import RestoreJob
 from kbackup.runs import wiring
 from kbackup.runs.known import BackupState, as_of, within
 from kbackup.stores import (
@@ -31,7 +27,6 @@ from kbackup.stores import (
     RememberedHeads,
     Store,
     StoredObject,
-    StoreSettings,
     side_by_side,
 )
 
@@ -49,35 +44,6 @@ def listed(settings: Settings, store: Store, topics: Collection[str]) -> Catalog
         wiring.format_options(settings),
         topics=topics,
         only_format=wiring.only_format(settings),
-    )
-
-
-def job_of(
-    settings: Settings,
-    kafka: Connection,
-    store: StoreSettings,
-    *,
-    run: str,
-    group: str,
-    clock: Clock,
-) -> RestoreJob:
-    """Return what *settings* say of how records are read, changed and written."""
-    return RestoreJob(
-        run=run,
-        kafka=kafka,
-        store=store,
-        reading=wiring.reading(settings),
-        group=group,
-        exactly_once=settings.exactly_once,
-        on_error=settings.behavior_on_error,
-        max_record_bytes=settings.max_record_bytes,
-        offset_header=settings.offset_header,
-        transforms=settings.transforms,
-        is_renamed=settings.rename is not None,
-        max_records_per_second=settings.max_records_per_second,
-        max_bytes_per_second=settings.max_bytes_per_second,
-        layout=wiring.layout(settings),
-        clock=clock,
     )
 
 
@@ -132,21 +98,9 @@ class Inventory:
             ConfigurationError: If all of them were to be left out.
             IncompleteBackupError: If one of them is not in the backup.
         """
-        settings = self.settings
         there = {*self.catalog.topics(), *self._there}
-        names = settings.asked.topics(there)
-        place = f"{settings.url}/{settings.topics_dir}"
-        if not names:
-            raise nothing_there(settings.asked, there, place)
-        for name in names:
-            if name not in there:
-                raise IncompleteBackupError(
-                    f"topic {name} is not in the backup",
-                    f"it has no object under {place}",
-                    "see what is there: kbackup restore list",
-                    topic=name,
-                )
-        return names
+        place = f"{self.settings.url}/{self.settings.topics_dir}"
+        return listing.chosen(self.settings.asked, there, self.catalog, place)
 
     def left_out(self) -> LeftOut:
         """Return the topics of the backup that are not taken."""
@@ -162,11 +116,12 @@ class Inventory:
 
     def wanted(self, topic: str) -> list[TopicPartition]:
         """Return the partitions that have objects and are asked for, by number."""
-        return [where for where in self.stored(topic) if self._is_wanted(where)]
+        return [where for where in self.stored(topic) if self.settings.asked.has(where.partition)]
 
     def once_stored(self, topic: str) -> list[TopicPartition]:
         """Return the partitions that had objects, whatever became of them, and are asked for."""
-        wheres = (where for where in self._there.get(topic, []) if self._is_wanted(where))
+        has = self.settings.asked.has
+        wheres = (where for where in self.there(topic) if has(where.partition))
         return [where for where in wheres if self.known.ledger(where).objects]
 
     def removed(self, where: TopicPartition) -> list[FileSet]:
@@ -204,7 +159,7 @@ class Inventory:
         """Return the sets to restore, what is left out, and what cannot be decided."""
         if where not in self._covered:
             self._covered[where] = covered(
-                self.store, where, self.catalog.sets[where], self.known.ledger(where),
+                self.store, where, self.catalog.sets.get(where, []), self.known.ledger(where),
                 wiring.reading(self.settings), identity=self.known.identity(where.topic),
                 heads=self.heads,
             )  # fmt: skip
@@ -323,7 +278,7 @@ class Inventory:
 
     def had_objects(self, topic: str) -> bool:
         """Whether the ledger knows of objects of *topic*, wherever they are now."""
-        wheres = self._there.get(topic, [])
+        wheres = self.there(topic)
         return any(self.known.ledger(where).objects for where in wheres)
 
     def records(self, where: TopicPartition, sets: Sequence[FileSet]) -> int | None:
@@ -334,8 +289,8 @@ class Inventory:
         """Yield what is wrong with each partition that is asked for, known to have been stored."""
         sets = self.catalog.sets
         layout = wiring.layout(self.settings)
-        for where in self._there.get(topic, []):
-            if self._is_wanted(where):
+        for where in self.there(topic):
+            if self.settings.asked.has(where.partition):
                 judged = self._judged(where, sets.get(where, []))
                 yield where, judged.findings(self.store, layout)
 
@@ -345,9 +300,6 @@ class Inventory:
             identity=self.known.identity(where.topic), present=self.catalog.keys,
             heads=self.heads,
         )  # fmt: skip
-
-    def _is_wanted(self, where: TopicPartition) -> bool:
-        return self.settings.partitions is None or where.partition in self.settings.partitions
 
 
 def _by_topic(wheres: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
