@@ -5,7 +5,7 @@ entries that deny before those that allow, users last.  Broker settings are comp
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -22,6 +22,7 @@ from kbackup.files import read_private
 from kbackup.kafka import Access, Acl, BrokerSetting, Connection, ScramUser
 from kbackup.naming.renaming import Rename, is_internal, rename
 from kbackup.runs import wiring
+from kbackup.runs.context import Agree, confirm
 from kbackup.runs.report import Summary
 from kbackup.stores import Store
 
@@ -132,7 +133,7 @@ class AccessRun:
         kafka: Connection,
         store: Store,
         summary: Summary,
-        agree: Callable[[str], bool] | None = None,
+        agree: Agree | None = None,
     ) -> None:
         self._settings, self._kafka, self._store = settings, kafka, store
         self._summary, self._agree = summary, agree
@@ -164,7 +165,12 @@ class AccessRun:
             new_users = [each.user for each in users if each.action == "add"]
             if self._settings.dry_run or not (new_acls or new_users):
                 return
-            self._confirm(new_acls, new_users)
+            new = f"{counted(len(new_acls), 'ACL')}, {counted(len(new_users), 'user')}"
+            why = "who may do what would change, and this was not confirmed"
+            confirm(
+                self._agree, f"{new}: add?", f"{new} were not added", why,
+                is_agreed=self._settings.yes,
+            )  # fmt: skip
             self._apply(target, new_acls, new_users, passwords)
 
     def _bundle(self) -> AccessBundle:
@@ -274,16 +280,6 @@ class AccessRun:
         captured = {user.name for user in bundle.users or ()}
         if asked.users and (strangers := sorted(passwords.keys() - captured)):
             yield warn("unknown_user", f"not in the capture, and not added: {some(strangers)}")
-
-    def _confirm(self, acls: Sequence[Acl], users: Sequence[ScramUser]) -> None:
-        what = f"{counted(len(acls), 'ACL')}, {counted(len(users), 'user')}"
-        if self._settings.yes or (self._agree is not None and self._agree(f"{what}: add?")):
-            return
-        raise RefusedError(
-            f"{what} were not added",
-            "who may do what would change, and this was not confirmed",
-            "--yes confirms in advance",
-        )
 
     def _apply(
         self,

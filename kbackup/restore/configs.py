@@ -4,7 +4,7 @@ A topic that is created by a restore deletes nothing and takes records of any ag
 compaction of the original would eat old records as they arrive.  `changes` is the way back.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import ClassVar, Final
@@ -17,6 +17,7 @@ from kbackup.kafka import Cluster
 from kbackup.naming.renaming import rename
 from kbackup.records import TopicIdentity
 from kbackup.runs import known, wiring
+from kbackup.runs.context import Agree, confirm
 from kbackup.runs.known import BackupState
 from kbackup.runs.report import Summary
 from kbackup.stores import Store
@@ -135,7 +136,7 @@ def settle(
     store: Store,
     clock: Clock,
     summary: Summary,
-    agree: Callable[[str], bool] | None = None,
+    agree: Agree | None = None,
 ) -> Iterator[SettingChanged | Warned]:
     """Change the settings of the topics that a restore with these options writes to.
 
@@ -164,7 +165,10 @@ def settle(
     summary.facts["unsettled"] = [one.target for one in changed] if settings.dry_run else []
     if settings.dry_run or not changed:
         return
-    _confirm(", ".join(one.target for one in changed), settings, agree)
+    names = ", ".join(one.target for one in changed)
+    what = f"the settings of {names} were left as they are"
+    why = "retention and compaction delete records, and this was not confirmed"
+    confirm(agree, f"{names}: change these settings?", what, why, is_agreed=settings.yes)
     for one in changed:
         cluster.alter_topic_config(one.target, one.changes.config, one.changes.removed)
         summary.facts["settled"].append(one.target)
@@ -240,14 +244,3 @@ def _eaten(one: _Settled, said: BackupState, clock: Clock) -> str | None:
     return (
         f"{one.target}: retention.ms={age} will delete restored records; the oldest is of {since}"
     )
-
-
-def _confirm(names: str, settings: Settings, agree: Callable[[str], bool] | None) -> None:
-    if settings.yes:
-        return
-    if agree is None or not agree(f"{names}: change these settings?"):
-        raise RefusedError(
-            f"the settings of {names} were left as they are",
-            "retention and compaction delete records, and this was not confirmed",
-            "--yes confirms in advance",
-        )

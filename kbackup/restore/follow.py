@@ -48,7 +48,7 @@ from kbackup.restore.groups import (
     why_lone,
 )
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, confirm
+from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, confirm_adding
 from kbackup.restore.progress import RestoreProgress, RestoreTasks, reported, tell_start
 from kbackup.restore.restored import Restored, why_spread
 from kbackup.restore.routing import Routes
@@ -56,7 +56,7 @@ from kbackup.restore.target import asked, begin
 from kbackup.restore.translate import GroupView, Learned, NotReachedError
 from kbackup.restore.watch import BUCKET, BucketWatch, Ready, Remarks, stamps
 from kbackup.runs import known
-from kbackup.runs.context import RunContext
+from kbackup.runs.context import Agree, RunContext
 from kbackup.runs.following import Asides, Pauses, Subject, turns
 from kbackup.runs.inventory import Inventory, listed
 from kbackup.runs.report import OfRestore, PartitionReport
@@ -100,7 +100,7 @@ class Following:
         if settings.follow_groups is not None:
             self._groups = FollowedGroups(frame, store, self._remarks)
 
-    def run(self, agree: Callable[[str], bool] | None) -> None:
+    def run(self, agree: Agree | None) -> None:
         """List and restore until asked to stop, or until nothing that was asked for can be.
 
         Raises:
@@ -121,7 +121,7 @@ class Following:
                     return
             self._is_first = False
 
-    def turn(self, agree: Callable[[str], bool] | None = None) -> list[str]:
+    def turn(self, agree: Agree | None = None) -> list[str]:
         """List the bucket once, and restore what is new; return the topics that are restored."""
         now, looked = self._now(), self._world.clock.now().timestamp()
         if self._asides.rests(BUCKET, now):
@@ -205,7 +205,7 @@ class Following:
         due: Sequence[str],
         names: Sequence[str],
         cluster: Cluster,
-        agree: Callable[[str], bool] | None,
+        agree: Agree | None,
     ) -> None:
         clock, settings = self._world.clock, self._settings
         check_idle(cluster, self._frame.group)
@@ -272,9 +272,7 @@ class Following:
         topics = tuple(answered.get(topic.copy.target, topic) for topic in plan.topics)
         return replace(plan, topics=topics)
 
-    def _begun(
-        self, plan: RestorePlan, cluster: Cluster, agree: Callable[[str], bool] | None
-    ) -> list[RestoreUnit]:
+    def _begun(self, plan: RestorePlan, cluster: Cluster, agree: Agree | None) -> list[RestoreUnit]:
         """Make the targets ready; return what is to be done in those that nothing forbids."""
         unconfirmed = self._unconfirmed(plan, agree)
         begun = list[RestoreUnit]()
@@ -351,11 +349,9 @@ class Following:
             self._set_aside(name, its)
         return {*failures}
 
-    def _unconfirmed(
-        self, plan: RestorePlan, agree: Callable[[str], bool] | None
-    ) -> RefusedError | None:
+    def _unconfirmed(self, plan: RestorePlan, agree: Agree | None) -> RefusedError | None:
         try:
-            confirm(plan, agree, is_agreed=self._settings.yes)
+            confirm_adding(plan, agree, is_agreed=self._settings.yes)
         except RefusedError as error:
             return error
         return None

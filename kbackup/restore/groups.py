@@ -8,7 +8,7 @@ import base64
 import logging
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -38,6 +38,7 @@ from kbackup.records import TopicPartition
 from kbackup.restore.restored import BY_HAND, Restored, why_spread
 from kbackup.restore.translate import BY_TIME, GroupView, Translated
 from kbackup.runs import wiring
+from kbackup.runs.context import Agree, confirm
 from kbackup.runs.inventory import Inventory
 from kbackup.runs.position import digest
 from kbackup.runs.report import Summary
@@ -182,7 +183,7 @@ class GroupsRun:
         store: Store,
         clock: Clock,
         summary: Summary,
-        agree: Callable[[str], bool] | None = None,
+        agree: Agree | None = None,
         *,
         by_time: bool = False,
         inventory: Inventory | None = None,
@@ -262,14 +263,10 @@ class GroupsRun:
             and not (own is not None and own.has_set(group.name, at, now))
         ]
         agree = None if self._settings.dry_run else self._agree
-        if not moved or self._settings.yes:
-            return
-        if agree is None or not agree(f"{some(moved)}: move?"):
-            raise RefusedError(
-                f"{some(moved)}: moving was not confirmed",
-                "consumers have committed there, or this command has set it before",
-                "--yes confirms in advance",
-            )
+        if moved:
+            what = f"{some(moved)}: moving was not confirmed"
+            why = "consumers have committed there, or this command has set it before"
+            confirm(agree, f"{some(moved)}: move?", what, why, is_agreed=self._settings.yes)
 
     def _view(self, cluster: Cluster) -> GroupView:
         if (why := why_spread(self._settings)) is not None:

@@ -1,12 +1,12 @@
 """Plan a restore, with what forbids it; planning changes nothing."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kbackup.catalog.identity import BackupIdentity
 from kbackup.catalog.listing import FileSet, frozen, object_bytes, object_count
-from kbackup.errors import ConfigurationError, KbackupError, RefusedError, some
+from kbackup.errors import ConfigurationError, KbackupError, some
 from kbackup.events import PartitionCounts, RestoreTopic, TopicPlanned
 from kbackup.kafka import Cluster, Position, Topic
 from kbackup.naming.renaming import NOTHING_LEFT, LeftOut, rename
@@ -17,6 +17,7 @@ from kbackup.restore.job import KEEPS_CODECS, ORDER, PartitionMap, RestoreUnit, 
 from kbackup.restore.resume import Remaining, ResumeState, remaining, resumed
 from kbackup.restore.routing import Routes, Share, routed_from
 from kbackup.runs import wiring
+from kbackup.runs.context import Agree, confirm
 from kbackup.runs.inventory import Inventory
 from kbackup.runs.known import REMOVED_SINCE, removed_since
 from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
@@ -101,18 +102,13 @@ class RestorePlan:
         return sorted(units, key=lambda unit: unit.size, reverse=True)
 
 
-def confirm(plan: RestorePlan, agree: Callable[[str], bool] | None, *, is_agreed: bool) -> None:
+def confirm_adding(plan: RestorePlan, agree: Agree | None, *, is_agreed: bool) -> None:
     """Ask before records are added to topics that have some; `RefusedError` if nobody agrees."""
-    added = [topic.copy.target for topic in plan.topics if topic.adds]
-    if not added or is_agreed:
-        return
-    names = ", ".join(added)
-    if agree is None or not agree(f"{names}: not empty. Add the backup's records to it?"):
-        raise RefusedError(
-            f"{names} is not empty, and adding to it was not confirmed",
-            "--if-exists append needs a confirmation",
-            "--yes confirms in advance",
-        )
+    if names := ", ".join(topic.copy.target for topic in plan.topics if topic.adds):
+        question = f"{names}: not empty. Add the backup's records to it?"
+        what = f"{names} is not empty, and adding to it was not confirmed"
+        why = "--if-exists append needs a confirmation"
+        confirm(agree, question, what, why, is_agreed=is_agreed)
 
 
 KEPT_CONFIG: Final = ("max.message.bytes", "compression.type")

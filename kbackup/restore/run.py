@@ -2,7 +2,7 @@
 
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kbackup import errors
@@ -18,7 +18,7 @@ from kbackup.restore import target
 from kbackup.restore.checks import APPEND_TIME
 from kbackup.restore.follow import Following
 from kbackup.restore.job import SKIPPED_MOST
-from kbackup.restore.plan import Planner, RestorePlan, confirm
+from kbackup.restore.plan import Planner, RestorePlan, confirm_adding
 from kbackup.restore.progress import RestoreProgress, RestoreTasks, SkipList, skipped, tell_start
 from kbackup.restore.resume import LEFT_OUT
 from kbackup.restore.routing import Routes, Surveyed
@@ -26,7 +26,7 @@ from kbackup.restore.schemas import TargetSchemas
 from kbackup.restore.target import asked, begin
 from kbackup.restore.watch import FOREIGN_MOST
 from kbackup.runs import history, known, wiring
-from kbackup.runs.context import Environment, RunContext, Stop
+from kbackup.runs.context import Agree, Environment, RunContext, Stop
 from kbackup.runs.dead_letters import ensure_topic
 from kbackup.runs.history import of_restore, past_rates
 from kbackup.runs.inventory import Inventory, listed
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from kbackup.restore.drill import DrillRun
 
 _log = logging.getLogger(__name__)
-
-Agree = Callable[[str], bool]
-"""Asks a person a question."""
 
 
 class RestoreRun:
@@ -101,7 +98,7 @@ class RestoreRun:
                 store,
             )  # fmt: skip
         if self._agree is None:
-            confirm(plan, None, is_agreed=settings.yes)  # exits as the run would
+            confirm_adding(plan, None, is_agreed=settings.yes)  # exits as the run would
         self._create_error_topic(cluster, only_validate=True)
 
     def work(self, cluster: Cluster, store: Store, _lock: RunLock | None) -> bool:
@@ -114,7 +111,7 @@ class RestoreRun:
         self._show(plan, cluster)
         if plan.refusals:
             return False
-        confirm(plan, self._agree, is_agreed=self._frame.settings.yes)
+        confirm_adding(plan, self._agree, is_agreed=self._frame.settings.yes)
         try:
             self._write(plan, cluster, store)
         except KbackupError as error:

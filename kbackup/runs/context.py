@@ -18,7 +18,7 @@ from kbackup.catalog.identity import BackupIdentity
 from kbackup.catalog.keys import Encryption
 from kbackup.clock import Clock, SystemClock
 from kbackup.config import Settings
-from kbackup.errors import KbackupError, NoKeyError
+from kbackup.errors import KbackupError, NoKeyError, RefusedError
 from kbackup.events import Ended, Event, Tell, from_json
 from kbackup.kafka import Cluster, Connection
 from kbackup.naming import Layout
@@ -106,6 +106,16 @@ def linked(first: threading.Event, second: threading.Event) -> Iterator[None]:
     finally:
         second.set()
         thread.join()
+
+
+Agree = Callable[[str], bool]
+"""Asks a person a question."""
+
+
+def confirm(agree: Agree | None, question: str, what: str, why: str, *, is_agreed: bool) -> None:
+    """Ask a person unless *is_agreed*; where nobody agrees, *what* and *why* are the refusal's."""
+    if not is_agreed and (agree is None or not agree(question)):
+        raise RefusedError(what, why, "--yes confirms in advance")
 
 
 RECORD_S: Final = 20.0
