@@ -26,9 +26,9 @@ import orjson
 
 from kbackup.catalog.ledger.stream import folder
 from kbackup.connect.registry import Reference, RegisteredSchema
-from kbackup.errors import CorruptObjectError, some
+from kbackup.errors import some
 from kbackup.naming import Layout
-from kbackup.stores import Store, put_json
+from kbackup.stores import Store, parse_json, put_json
 from kbackup.stores.encrypted import check_open
 
 UNKNOWN: Final = "unknown"
@@ -147,17 +147,13 @@ def load(store: Store, use: SchemaUse, key: str) -> KeptSchema:
     with store.open(key) as body:
         check_open(key, body)
         data = body.read()
-    try:
-        found = orjson.loads(data)
+
+    def kept(found: Mapping[str, Any]) -> KeptSchema:
         versions = {str(name): int(version) for name, version in found["subjects"].items()}
         return KeptSchema(use, _schema(found), versions)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptObjectError(
-            f"{key} holds no schema",
-            f"{type(error).__name__}: {error}",
-            "restore the object from a copy, or register the schema by hand",
-            key=key,
-        ) from error
+
+    do = "restore the object from a copy, or register the schema by hand"
+    return parse_json(key, data, kept, "schema", do)
 
 
 def _listed(store: Store, layout: Layout, prefix: str) -> Iterator[tuple[SchemaUse, str, str]]:
