@@ -116,6 +116,18 @@ class Span:
     def __len__(self) -> int:
         return max(0, self.end_offset - self.start_offset)
 
+    def __contains__(self, offset: int) -> bool:
+        return self.start_offset <= offset < self.end_offset
+
+
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
+
+
+def replaced(rows: Rows, name: str, column: pa.Array | pa.ChunkedArray) -> Rows:
+    """Return rows with another column in place of one."""
+    at = rows.schema.get_field_index(name)
+    return rows.set_column(at, rows.schema.field(at), column)
+
 
 def joined(spans: Iterable[Span]) -> tuple[Span, ...]:
     """Return the offsets of *spans* in as few spans as will do, in order."""

@@ -24,7 +24,7 @@ from kbackup.errors import CorruptObjectError, counted
 from kbackup.formats import COLUMNS, Salvages
 from kbackup.naming import View
 from kbackup.pipeline.views import HEADERS_AS_TEXT, ReadOptions, assemble
-from kbackup.records import Bad, Schema, schema_of
+from kbackup.records import Bad, Schema, replaced, schema_of
 from kbackup.stores import Store
 
 _AS_IT_IS: Final = AvroStyle(fills_defaults=False)
@@ -336,8 +336,7 @@ def _records(
         return found
     described = assemble(start, rows, None, headers)["headers"].to_pylist()
     both = [mine + more for mine, more in zip(found["headers"].to_pylist(), described, strict=True)]
-    at = found.schema.get_field_index("headers")
-    return found.set_column(at, found.schema.field(at), pa.array(both, found.schema.field(at).type))
+    return replaced(found, "headers", pa.array(both, found["headers"].type))
 
 
 def _headers(file: BackupFile, rows: int) -> pa.Array:

@@ -205,7 +205,7 @@ def _overlong(files: FileSet, bound: int) -> RefusedError:
 def _within(each: pa.RecordBatch | Lost, span: Span) -> pa.RecordBatch | Lost | None:
     """Return what of *each* is in *span*; None where nothing is."""
     if isinstance(each, Lost):
-        return each if span.start_offset <= each.offset < span.end_offset else None
+        return each if each.offset in span else None
     offset = each["offset"]
     is_in = pc.and_(pc.greater_equal(offset, span.start_offset), pc.less(offset, span.end_offset))
     inside = each.filter(is_in)

@@ -20,7 +20,7 @@ from kbackup.catalog.listing import FileSet, Window
 from kbackup.catalog.translated import Translation
 from kbackup.config import Settings
 from kbackup.errors import DiffersError, KbackupError, RefusedError, counted, some
-from kbackup.records import Span, TopicPartition
+from kbackup.records import Span, TopicPartition, replaced
 from kbackup.restore.job import RestoreJob, has_batches
 from kbackup.restore.restored import (
     LeftOut,
@@ -39,7 +39,6 @@ from kbackup.runs.compare import (
     compare,
     in_order,
     incomplete,
-    replaced,
     untimed,
 )
 from kbackup.runs.context import Environment

@@ -24,12 +24,11 @@ from kbackup.errors import RefusedError
 from kbackup.kafka import Cluster, Connection, Position
 from kbackup.naming.renaming import rename
 from kbackup.plugins import choose_topics
-from kbackup.records import Span, TopicPartition
+from kbackup.records import Span, TopicPartition, replaced
 from kbackup.restore import target
 from kbackup.restore.job import PartitionMap, RestoreJob, RestoreUnit, job_of
 from kbackup.restore.transform import RecordFilter
 from kbackup.runs import known, wiring
-from kbackup.runs.compare import replaced
 from kbackup.runs.inventory import Inventory, listed
 from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
 from kbackup.stores import Store
@@ -341,7 +340,7 @@ def removed_since(inventory: Inventory, of: RestoredPartition) -> Sequence[FileS
         files
         for files in inventory.removed(of.source)
         if files.begin < of.position.cursor.reached
-        and not any(span.start_offset <= files.begin < span.end_offset for span in absent)
+        and not any(files.begin in span for span in absent)
     ]
 
 

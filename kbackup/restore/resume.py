@@ -246,7 +246,8 @@ def remaining(
     if position is None:
         return Remaining(tuple(sets))
     where, offset = position.source.where, position.cursor.offset
-    passed = [files for files in gone if not _holds(position.absent or (), files.begin)]
+    absent = position.absent or ()
+    passed = [files for files in gone if not any(files.begin in span for span in absent)]
     lost = [files for files in passed if not files.is_whole]
     every = sorted((*sets, *lost), key=lambda one: (one.begin, one.encoded_partition))
     values = position.cursor.values
@@ -278,10 +279,6 @@ def _until(offset: int, files: FileSet, said: Facts, below: Below) -> Facts:
         return said
     records = offset - said.first_offset if said.is_dense else below(files, offset)
     return replace(said, records=records, last_offset=offset - 1)
-
-
-def _holds(spans: Iterable[Span], offset: int) -> bool:
-    return any(span.start_offset <= offset < span.end_offset for span in spans)
 
 
 def _span(entered: tuple[Hashable, Facts]) -> Span:

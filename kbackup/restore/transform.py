@@ -46,6 +46,7 @@ from kbackup.records import (
     TopicPartition,
     record_bytes,
     record_bytes_bound,
+    replaced,
 )
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.runs.dead_letters import CONTEXT, with_headers
@@ -131,8 +132,7 @@ def written(
         found = records.side(_VIEWS[view]).column()
         schema = () if found.schema is None else (found.schema,)
         column = converter.encode(found.values, *schema)
-        at = batch.schema.get_field_index(COLUMNS[view])
-        batch = batch.set_column(at, batch.schema.field(at), column.values)
+        batch = replaced(batch, COLUMNS[view], column.values)
         made.append(column)
     wrong = by_row([[column] for column in made])
     if not wrong:
@@ -181,9 +181,8 @@ def with_offset(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
     values = pa.concat_arrays([there, new]).take(order)
     lengths = pc.add(pc.list_value_length(headers), pa.scalar(1, pa.int32()))
     bounds = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
-    field = SCHEMA.field("headers")
-    column = pa.ListArray.from_arrays(bounds, values, type=field.type)
-    return batch.set_column(batch.schema.get_field_index("headers"), field, column)
+    column = pa.ListArray.from_arrays(bounds, values, type=SCHEMA.field("headers").type)
+    return replaced(batch, "headers", column)
 
 
 @dataclass(slots=True)
@@ -251,8 +250,7 @@ class RecordFilter:
             if others is not None:
                 strange = pc.or_kleene(strange, others)
             if column is not batch[part]:
-                at = batch.schema.get_field_index(part)
-                batch = batch.set_column(at, batch.schema.field(at), column)
+                batch = replaced(batch, part, column)
         found.batch = batch
         if strange.null_count < len(strange):
             found.counts["strange_schemas"] += pc.sum(strange, min_count=0).as_py()

@@ -27,7 +27,7 @@ from kbackup.errors import (
     some,
 )
 from kbackup.events import INLINE
-from kbackup.records import TimestampType, TopicPartition
+from kbackup.records import TimestampType, TopicPartition, replaced
 from kbackup.runs.context import Environment
 from kbackup.runs.report import Summary
 from kbackup.spark.channel import NotBegun, Task
@@ -241,12 +241,6 @@ def untimed(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch
     times = batch["timestamp"]
     return replaced(batch, "timestamp", pc.if_else(is_own, times, pa.scalar(None, times.type)))
-
-
-def replaced(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
-    """Return records with another column in place of one."""
-    at = batch.schema.get_field_index(name)
-    return batch.set_column(at, batch.schema.field(at), column)
 
 
 def are_same(one: pa.RecordBatch, two: pa.RecordBatch) -> bool:

@@ -326,13 +326,7 @@ def within(
     sets = {
         where: kept
         for where, span in begin.items()
-        if (
-            kept := [
-                files
-                for files in found.sets.get(where, ())
-                if span.start_offset <= files.start_offset < span.end_offset
-            ]
-        )
+        if (kept := [files for files in found.sets.get(where, ()) if files.start_offset in span])
     }
     ledgers = {
         topic: one.within({at.partition: span for at, span in begin.items() if at.topic == topic})

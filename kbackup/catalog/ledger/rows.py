@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from kbackup.errors import Issue
 from kbackup.naming import View
-from kbackup.records import Facts, Span, TopicIdentity, TopicPartition, joined
+from kbackup.records import Facts, Span, TopicIdentity, TopicPartition, joined, replaced
 
 OBJECT: Final = "object"
 GAP: Final = "gap"
@@ -360,8 +360,7 @@ def _lowest(
     earliest = _best(negated, about, ["_first"])
     at = pc.index_in(of, earliest["_about"].combine_chunks())
     times = pc.negate(earliest["_first"].combine_chunks()).take(at)
-    place = rows.schema.get_field_index(name)
-    return found.set_column(place, rows.schema.field(name), pc.coalesce(times, found[name]))
+    return replaced(found, name, pc.coalesce(times, found[name]))
 
 
 def _with_records(about: pa.ChunkedArray, rows: pa.Table) -> pa.ChunkedArray:
@@ -389,8 +388,7 @@ def _merged_topics(rows: pa.Table) -> pa.Table:
         ranked = by_name.append_column("_rank", by_name[name].cast(pa.int32()))
         most = _best(ranked, about, ["_rank"]).sort_by("_about")[name]
         most = pc.if_else(has_id, most, found[name]) if name == "partitions" else most
-        at = found.schema.get_field_index(name)
-        found = found.set_column(at, rows.schema.field(name), most)
+        found = replaced(found, name, most)
     return found.drop_columns("_about")
 
 
@@ -474,11 +472,7 @@ class PartitionLedger:
 
     def within(self, begin: Span) -> "PartitionLedger":
         """Return what it knows of the objects that begin at these offsets."""
-        kept = {
-            key: one
-            for key, one in self.objects.items()
-            if begin.start_offset <= one.first < begin.end_offset
-        }
+        kept = {key: one for key, one in self.objects.items() if one.first in begin}
         return replace(self, objects=kept)
 
     def missing(self, present: Container[str]) -> list[Entry]:

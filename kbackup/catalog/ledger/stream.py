@@ -49,6 +49,7 @@ from kbackup.errors import (
     StoreError,
 )
 from kbackup.naming import Layout
+from kbackup.records import replaced
 from kbackup.stores import Store, side_by_side
 from kbackup.stores.encrypted import check_open
 
@@ -87,10 +88,7 @@ class Name:
 
 def stamped(rows: pa.Table, counter: int) -> pa.Table:
     """Return *rows* with *counter*."""
-    at = rows.schema.get_field_index("counter")
-    return rows.set_column(
-        at, rows.schema.field(at), pa.repeat(pa.scalar(counter, pa.int64()), len(rows))
-    )
+    return replaced(rows, "counter", pa.repeat(pa.scalar(counter, pa.int64()), len(rows)))
 
 
 def new_name(time_ms: int, watermark: int | None = None) -> str:
