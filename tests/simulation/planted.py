@@ -21,6 +21,7 @@ from tests.simulation.product import (
     Holding,
     HoldingRead,
     ObjectHead,
+    PartitionLedger,
     Position,
     Remaining,
     RestorePosition,
@@ -219,10 +220,12 @@ def open_unseen() -> AbstractContextManager[Any]:
 def accepts_by_time() -> AbstractContextManager[Any]:
     """An acceptance covers what was entered before it by the clocks of two hosts."""
 
-    def by_time(one: Entry, entry: Entry) -> bool:
-        return one.time >= entry.time and (one.key is not None or one.span == entry.span)
+    def by_time(of: PartitionLedger) -> Callable[[Entry], bool]:
+        return lambda entry: any(
+            one.key == entry.key and one.time >= entry.time for one in of.accepted
+        )
 
-    return replaced("accepts", by_time)
+    return replaced("acceptance", by_time)
 
 
 def later_is_damage() -> AbstractContextManager[Any]:

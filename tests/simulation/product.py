@@ -15,7 +15,7 @@ from kbackup.batches.decoding import decoded
 from kbackup.catalog import coverage, covered
 from kbackup.catalog.coverage import Holding
 from kbackup.catalog.coverage import Read as HoldingRead
-from kbackup.catalog.ledger import rows, stream
+from kbackup.catalog.ledger import stream
 from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, Entry, PartitionLedger
 from kbackup.catalog.ledger.stream import Contents, Stream, encoded, parsed
 from kbackup.catalog.listing import FileSet
@@ -133,6 +133,7 @@ __all__ = [
     "ObjectHead",
     "ObjectNotFoundError",
     "OffsetMovedError",
+    "PartitionLedger",
     "Periodic",
     "Plain",
     "Position",
@@ -206,7 +207,7 @@ _PLACES: dict[str, tuple[Any, str]] = {
     "only format": (wiring, "only_format"),
     "confirm": (evidence, "confirm"),
     "held up": (HeldUp, "of"),
-    "accepts": (rows, "_accepts"),
+    "acceptance": (PartitionLedger, "_acceptance"),
     "newer version": (NewerVersionError, "of"),
     "settle": (locks, "SETTLE_S"),
     "ledger version": (stream, "VERSION"),

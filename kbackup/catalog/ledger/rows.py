@@ -96,8 +96,8 @@ class Entry:
             ``removed`` by the store's clock: it is compared with that.
         counter: Above those of all rows that its writer could see; None where an earlier version
             wrote it.
-        covers: The run that wrote the row that is accepted, removed or kept; None where an earlier
-            version wrote it, and for any other kind.
+        covers: The run that wrote the row that is accepted, removed or kept; None for any other
+            kind.
         digest: Of the object's records, behind its method: ``r1:`` of records, ``b1:`` of batches
             as Kafka stores them, ``h1:`` with a key.  None: not taken.
         version: Reserved for the store's version of the object: always None, for versions are found
@@ -510,10 +510,10 @@ class PartitionLedger:
             agreed[one.key].append(one)
 
         def is_accepted(entry: Entry) -> bool:
-            if entry.key in self.marked:
-                return True
-            ranges = agreed[None] if entry.key is not None else ()
-            return any(_accepts(one, entry) for one in (*agreed[entry.key], *ranges))
+            said = agreed[entry.key]
+            return entry.key in self.marked or any(
+                names(one, entry.run, entry.counter) for one in said
+            )
 
         return is_accepted
 
@@ -542,16 +542,6 @@ def _said_last(said: Iterable[Entry], objects: Mapping[str, Entry]) -> dict[str,
         and (row := objects.get(key)) is not None
         and names(one, row.run, row.counter)
     }
-
-
-def _accepts(one: Entry, entry: Entry) -> bool:
-    """Whether the row *one* says that what *entry* is about was removed on purpose."""
-    # those of earlier versions name an object or a range, and accept what was entered by then
-    if one.covers is not None:
-        is_about = one.key == entry.key and (one.key is not None or one.span == entry.span)
-        return is_about and names(one, entry.run, entry.counter)
-    is_older = entry.counter is None and one.time >= entry.time  # else it came after it
-    return is_older and (one.key is not None or _is_within(entry, [one.span]))
 
 
 def _is_within(entry: Entry, spans: Sequence[Span]) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.catalog.ledger.rows import ACCEPTED, OBJECT, Entry, PartitionLedger
+from kbackup.catalog.ledger.rows import ACCEPTED, OBJECT, Entry, PartitionLedger, of_object
 from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.inspect import NOTHING_KNOWN, PART, Days, MapState, Stretch, cells, day, merged
 from kbackup.inspect.topics import coverage
@@ -93,7 +93,7 @@ def test_what_is_missing_shows_among_directories() -> None:
 def test_what_was_removed_on_purpose_is_not_missing() -> None:
     """What was removed on purpose is not reported as lost again."""
     gone = entry(0, 9)
-    accepted = Entry(ACCEPTED, 0, 0, 9, gone.key, time=1)
+    accepted = of_object(ACCEPTED, gone, "v1", 1)
 
     assert [(MapState.REMOVED, 0, 9), (STORED, 10, 19)] == shown(
         [files(10)], ledger(gone, entry(10, 19), accepted=(accepted,))
