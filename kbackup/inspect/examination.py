@@ -31,7 +31,7 @@ from kbackup.inspect.host import (
     package,
     spark_checks,
 )
-from kbackup.kafka import Cluster, GroupList, Permissions, Topic
+from kbackup.kafka import Cluster, GroupList, Permissions, Topic, deletes_older_than
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history, wiring
@@ -384,16 +384,9 @@ def _logs(
                 expired[where.partition] = Span(start, span.start_offset)
             if (seen := HeldUp.of(span, ends[where], now)) is not None:
                 held_up[where.partition], is_pending = seen, True
-        retention_ms = _retention_ms(configs.get(name, {}))
+        retention_ms = deletes_older_than(configs.get(name, {}))
         found.append(LogState(name, retention_ms, expired, is_pending, held_up))
     return found
-
-
-def _retention_ms(config: Mapping[str, str]) -> int | None:
-    if "delete" not in config.get("cleanup.policy", "delete"):
-        return None
-    retention = int(config.get("retention.ms", -1))
-    return retention if retention >= 0 else None
 
 
 _log: Final = logging.getLogger(__name__)

@@ -414,6 +414,14 @@ SETTLE_S: Final = 10.0
 """How long a transaction that is still open is waited for where none should be."""
 
 
+def deletes_older_than(config: Mapping[str, str]) -> int | None:
+    """Return the age in ms at which a topic with these settings deletes records; None for never."""
+    if "delete" not in config.get("cleanup.policy", "delete"):
+        return None
+    age = int(config.get("retention.ms", -1))
+    return None if age < 0 else age
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
     """A topic as the cluster has it, and how many partitions.

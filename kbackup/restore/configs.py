@@ -13,7 +13,7 @@ from kbackup.clock import Clock, rfc3339
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError, RefusedError
 from kbackup.events import Warned
-from kbackup.kafka import Cluster
+from kbackup.kafka import Cluster, deletes_older_than
 from kbackup.naming.renaming import rename
 from kbackup.records import TopicIdentity
 from kbackup.runs import known, wiring
@@ -95,14 +95,6 @@ def settled_changes(original: Mapping[str, str], current: Mapping[str, str]) -> 
     )
     before = {name: current[name] for name in (*config, *removed) if name in current}
     return Changes(config, removed, left, before)
-
-
-def deletes_older_than(original: Mapping[str, str]) -> int | None:
-    """Return the age in ms at which the original's settings delete records; None for never."""
-    if "delete" not in original.get("cleanup.policy", "delete"):
-        return None
-    age = int(original.get("retention.ms", -1))
-    return None if age < 0 else age
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,9 @@ from kbackup.catalog.groups import GroupEntry
 from kbackup.catalog.listing import FileSet
 from kbackup.clock import shown_ms
 from kbackup.errors import CorruptObjectError, KbackupError, RefusedError
-from kbackup.kafka import Cluster, Reader
+from kbackup.kafka import Cluster, Reader, deletes_older_than
 from kbackup.naming.renaming import rename
 from kbackup.records import NO_TIMESTAMP, Span, TopicIdentity, TopicPartition
-from kbackup.restore.configs import deletes_older_than
 from kbackup.restore.job import RestoreJob
 from kbackup.restore.restored import (
     BY_HAND,
