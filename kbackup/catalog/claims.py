@@ -316,10 +316,8 @@ def check_rows(
 ) -> None:
     """Raise `CorruptObjectError` if rows are missing, or too many; *last* is None without offsets.
 
-    Args:
-        may_be_empty: No sink has written it, so it may hold none.
-        is_alone: It is read beside no other, so rows are right though some are missing, unless two
-            may have become one.
+    No sink has written what *may_be_empty*.  Of what *is_alone*, read beside no other, rows are
+    right though some are missing, unless two may have become one.
     """
     key, facts, stored = claim.file.key, claim.facts, claim.stored
     if not rows and not may_be_empty:

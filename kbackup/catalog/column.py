@@ -81,13 +81,8 @@ class FileColumn:
     """One open file, read row by row beside its siblings.
 
     Not to be had is what has gone (`ObjectNotFoundError`), or is not what was stored
-    (`CorruptObjectError`).
-
-    Args:
-        body: A part of the file to read instead of all of it; it is closed too.
-
-    Attributes:
-        damage: What keeps `take` from reading on, once it has returned the rows before.
+    (`CorruptObjectError`).  *body* is a part of the file to read instead of all of it; it is closed
+    too.  *damage* keeps `take` from reading on, once it has returned the rows before.
     """
 
     def __init__(

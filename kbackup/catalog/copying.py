@@ -49,9 +49,8 @@ def bring(
 ) -> Brought:
     """Bring one object into *target*, unless it is there.
 
-    Args:
-        row: What the ledger says was stored; None where it says nothing.
-        is_there: Whether a listing of *target* has shown something under the key.
+    *row* is what the ledger says was stored, if it says anything; *is_there* says whether a listing
+    of *target* has shown something under the key.
     """
     there = target.head(key) if is_there else None
     said = source.head(key) if there is not None else None

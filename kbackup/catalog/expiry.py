@@ -118,10 +118,9 @@ def to_expire(
 ) -> dict[TopicPartition, Sequence[Block]]:
     """Return the blocks that go: a prefix of each partition.
 
-    Args:
-        before_ms: All that are older than this time go, in ms since the epoch; None: none by age.
-        max_bytes: Then those with the oldest records, of whichever partition, until no more than
-            this is left of all together; None: none by size.
+    All older than *before_ms* go, in ms since the epoch; then those with the oldest records, of
+    whichever partition, until no more than *max_bytes* are left of all together.  None: none by
+    age, or by size.
     """
     left = {where: _without_last(every) for where, every in found.items()}
     counts = {
@@ -166,10 +165,8 @@ def of_unknown_age(every: Sequence[Block], count: int) -> list[FileSet]:
 class Marked:
     """What of a partition is marked as removed, and what there still is of it.
 
-    Attributes:
-        rows: Of the objects, each with the mark.
-        sets: Those that are there, in offset order.
-        changed: Sets that are not what was marked: they stay.
+    *rows* are of the objects, each with the mark; *sets* are there, in offset order; those
+    *changed* are not what was marked: they stay.
     """
 
     rows: tuple[tuple[Entry, Entry], ...] = ()

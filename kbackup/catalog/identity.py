@@ -34,9 +34,8 @@ _DENIED: Final = 403
 class BackupIdentity:
     """Which backup this is.
 
-    Attributes:
-        address: Digest of where it is, as this run reaches it.
-        id: Its own; empty where nobody has written one, as in a bucket of a connector.
+    *address* is a digest of where it is, as this run reaches it; *id* is empty where nobody has
+    written one, as in a bucket of a connector.
     """
 
     address: str

@@ -127,12 +127,9 @@ def _finding(
 class JudgedPartition:
     """All that is known about one partition.
 
-    Attributes:
-        sets: Its sets, by start offset.
-        reports: What tasks say of the sets they read, by `FileSet.id`.
-        present: Keys of the listing, also those of objects that are not judged here; None: those
-            of *sets*.
-        heads: Asked what objects say of themselves; None for the store.
+    *sets* are by start offset, *reports* what tasks say of those they read, by `FileSet.id`.
+    *present* are keys of the listing, also of objects that are not judged here; None: those of
+    *sets*.  *heads* is asked what objects say of themselves; None: the store.
     """
 
     where: TopicPartition

@@ -256,11 +256,9 @@ class KmsKey:
 class KeyOptions:
     """What was said about encryption.
 
-    Attributes:
-        recipients_file: A PEM file with more of them.
-        identity_file: A PEM file with a private key.
-        own_file: The file with the backup's own key.
-        takes_plain: Whether the backup holds objects that are not encrypted.
+    *recipients_file* is a PEM file with more of them, *identity_file* one with a private key, and
+    *own_file* has the backup's own key.  If it *takes_plain*, the backup holds objects that are not
+    encrypted.
     """
 
     recipients: tuple[str, ...] = ()

@@ -46,12 +46,7 @@ _NAME: Final = re.compile(r"([^/]+)/(key|value)/(\d{1,10})-([0-9a-z]{1,16})\.jso
 
 @dataclass(frozen=True, slots=True, order=True)
 class SchemaUse:
-    """A schema that a topic's records name.
-
-    Attributes:
-        part: ``key`` or ``value``.
-        id: The id in the records, one of the registry of this topic's part.
-    """
+    """A schema that records of a topic name: an id of the registry of its part, key or value."""
 
     topic: str
     part: str

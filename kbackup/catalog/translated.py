@@ -23,14 +23,9 @@ from kbackup.stores import Store
 
 @dataclass(frozen=True, slots=True, order=True)
 class Translation:
-    """Records of one transaction, in the backup and in the target.
+    """Records of one transaction: the first and the last offset in the backup and in the target.
 
-    Attributes:
-        first: Offset in the backup of the first record.
-        last: That of the last one, inclusive.
-        records: How many were written; fewer than lie between the two where some are missing.
-        target_first: Offset in the target of the first record.
-        target_last: That of the last one, inclusive.
+    Fewer *records* were written than lie between the two where some are missing.
     """
 
     first: int

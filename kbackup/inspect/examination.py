@@ -53,13 +53,9 @@ def examine(
 ) -> Iterator[Check]:
     """Yield one check after the other.
 
-    Args:
-        settings: The settings of the run to come; if *doubts* include an error, they are not
-            used, and neither cluster nor store is contacted.
-        find_java: Finds a Java, or raises `JavaNotFoundError`.
-        writes: Put probe objects into the store, and delete them.
-        starts: Start Spark as a trial.
-        stop: Ends the examination after the current check.
+    If *doubts* include an error, *settings* are not used, and neither cluster nor store is
+    contacted.  *find_java* raises `JavaNotFoundError` where there is none.  *writes*: put probe
+    objects into the store, and delete them; *starts*: start Spark as a trial.
     """
     stop = stop or threading.Event()
     parts: list[Iterator[Check]] = [

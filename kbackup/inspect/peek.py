@@ -173,10 +173,7 @@ def named_schemas(store: Store, layout: Layout, topics: Collection[str]) -> Iter
     """Yield the schemas that records of *topics* name, by topic, part and id.
 
     Costs a listing for each topic, and a request for each schema.  An id that had two meanings
-    comes twice.
-
-    Raises:
-        CorruptObjectError: If one cannot be read.
+    comes twice; one that cannot be read raises `CorruptObjectError`.
     """
     index = SchemaIndex.read(store, layout, sorted(topics))
     places = [(use, key) for use, keys in index.keys.items() for key in keys]
@@ -230,13 +227,7 @@ _WANTED: Final = re.compile(r"([A-Za-z0-9._-]{1,249})(?::(\d{1,99})(?:@(\d{1,99}
 
 @dataclass(frozen=True, slots=True)
 class PeekTarget:
-    """What to look at: one object, or a topic from some point on.
-
-    Attributes:
-        key: The object; None for all of the topic that the rest allows.
-        partition: The partition; None for all, one after the other.
-        offset: The first offset to show; None for the first there is.
-    """
+    """What to look at: one object, or a topic from some point on; None narrows nothing."""
 
     topic: str
     key: str | None = None

@@ -171,9 +171,8 @@ class Answer:
 def ask(sql: str, found: Found, settings: EngineSettings, session: Callable[[], Any]) -> Answer:
     """Return the answer to a query; each topic is a table of the same name.
 
-    Args:
-        sql: Spark SQL.  Names with a dot or a dash are in backquotes.
-        found: What the backup holds; its topics become tables: those `mentioned`.
+    Names with a dot or a dash are in backquotes in *sql*; the topics of *found* become tables that
+    are `mentioned`.
 
     Raises:
         ConfigurationError: If Spark does not understand *sql*, or it is no query.

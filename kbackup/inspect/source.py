@@ -75,14 +75,10 @@ def chunks_of(
     facts: FactsOf,
     size: int = CHUNK_BYTES,
 ) -> list[Chunk]:
-    """Return *found* in chunks.
+    """Return *found*, what to read of each partition in order, in chunks of *size* bytes or more.
 
-    A partition is divided only where earlier objects are known to end before the next one
-    begins.  If nothing is known about them, as in a connector's bucket, they are one chunk.
-
-    Args:
-        found: What to read of each partition, in order.
-        size: The least bytes of a chunk before the next one begins.
+    A partition is divided only where earlier objects are known to end before the next one begins.
+    If nothing is known about them, as in a connector's bucket, they are one chunk.
     """
     return [
         chunk
@@ -110,12 +106,9 @@ def _divided(
 
 
 def apart(sets: Sequence[FileSet], facts: FactsOf) -> Iterator[tuple[FileSet, bool]]:
-    """Yield each set, and whether it is known to share no record with another one.
+    """Yield each set, in order, and whether it is known to share no record with another one.
 
     Values never do: `kbackup.catalog.covered` has seen to that.
-
-    Args:
-        sets: What to read of a partition, in order.
     """
     begins = [*(files.start_offset for files in sets if files.is_whole), None][1:]
     following, end = iter(begins), -math.inf
@@ -157,16 +150,9 @@ _WORDS: Final = pa.array([TimestampType.word(number) for number in range(3)], pa
 def table_rows(
     store: Store, chunk: Chunk, options: ReadOptions, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Read a chunk.
+    """Yield the rows of a chunk in offset order, in the columns of *schema*, some of `COLUMNS`.
 
-    Args:
-        schema: Some of `COLUMNS`, as an Arrow schema.
-
-    Yields:
-        Rows in offset order.
-
-    Raises:
-        KbackupError: If an object is bad; what was yielded before is intact.
+    If an object is bad, it raises `KbackupError`; what was yielded before is intact.
     """
     if chunk.is_apart:  # else records are compared, of which nothing may be left out
         wanted = frozenset({"offset", *schema.names})
@@ -221,11 +207,7 @@ class Counted:
     objects: int = 0
 
     def rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield as many rows, all of them the same.
-
-        Args:
-            schema: Of `COLUMNS` only topic, partition and offset.
-        """
+        """Yield as many rows, all of them the same, of topic, partition and offset alone."""
         for done in range(0, self.records, _AT_ONCE):
             count = min(_AT_ONCE, self.records - done)
             offsets = pa.repeat(pa.scalar(self.offset, pa.int64()), count)
@@ -277,10 +259,7 @@ class Found:
         settings: config.Settings,
         chosen: Callable[[Sequence[str]], Sequence[str]] = lambda topics: topics,
     ) -> "Found":
-        """List a backup, and decide what to read of it as a restore does.
-
-        Args:
-            chosen: Which of the topics that it asks for are needed.
+        """List a backup, and decide what to read of the topics *chosen* of it, as a restore does.
 
         Raises:
             ConfigurationError: If the settings contradict each other.
@@ -450,11 +429,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]
         return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one of them.
-
-        Raises:
-            RuntimeError: With the error as JSON, see `FAILURE`.
-        """
+        """Read one of them; `RuntimeError` has the error as JSON, see `FAILURE`."""
         if partition.value is None:  # Spark's own, if there is no chunk
             return
         if isinstance(partition.value, Counted):
@@ -475,11 +450,7 @@ def _settings(options: MutableMapping[str, str]) -> config.Settings:
 
 
 def of_conditions(conditions: list[tuple[str, str, Any]]) -> Window:
-    """Return a window that includes everything that *conditions* select.
-
-    Args:
-        conditions: Column, operator and number each; for ``in``, several numbers.
-    """
+    """Return a window of all that *conditions* select: column, operator, number (``in``: some)."""
     window = EVERYTHING
     for column, operator, value in conditions:
         if operator == "in" and column == "partition":

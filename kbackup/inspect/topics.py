@@ -63,12 +63,7 @@ def coverage(
     ledger: PartitionLedger,
     present: Container[str],
 ) -> PartitionMap:
-    """Return what is there of one partition.
-
-    Args:
-        sets: Its objects, by start offset.
-        present: Keys of the listing, also those of objects that are not shown.
-    """
+    """Return what is there of one partition, by its objects and all keys that are *present*."""
     found = entered(map(by_name, sets), ledger, present)
     offsets = [
         Stretch(state, span.start_offset, span.end_offset - 1)
@@ -200,13 +195,7 @@ def _end(store: Store, files: FileSet, options: ReadOptions) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """One directory that holds objects.
-
-    Attributes:
-        directory: Its segments after the topic's own.
-        partitions: How many Kafka partitions its objects are of.
-        objects: Number of objects, siblings counted.
-    """
+    """One directory that holds objects, siblings counted, by its segments after the topic's own."""
 
     HEAD: ClassVar = {"type": "directory"}
 
@@ -218,12 +207,7 @@ class Folder:
 
 
 def folders(topic: str, sets: Iterable[FileSet], delimiter: str) -> Iterator[Folder]:
-    """Yield the directories of one topic's objects, by name.
-
-    Args:
-        sets: Of all partitions.
-        delimiter: Between two directories.
-    """
+    """Yield the directories of one topic's objects, of all partitions, by name."""
     found: dict[str, list[FileSet]] = {}
     for one in sets:
         found.setdefault(one.encoded_partition, []).append(one)
@@ -293,16 +277,9 @@ def topics(
     """Report what is in the bucket.
 
     Costs one listing, of the named topics only where there are any; with *deep* one more look at
-    the last object of each partition.  Foreign objects are named as warnings.
-
-    Args:
-        only_format: Only objects of this format, and their siblings; None for all.
-        deep: Learn where each partition ends from its last object.
-        has_map: Say which offsets and days of each partition are there.
-        has_directories: Say in which directories the objects of each topic are.
-        has_schemas: Say which registry schemas the records of each topic name.
-        captures: Say where consumer groups stood, by these; None: do not.
-        as_of_ms: Only what had been stored before: `kbackup.runs.known.as_of`; None for all.
+    the last object of each partition, where it ends.  Foreign objects are named as warnings.
+    *captures* say where consumer groups stood; None: that is not asked for.  *as_of_ms* is as of
+    `kbackup.runs.known.as_of`.
 
     Yields:
         Warnings, then the partitions, by topic and number, each with its coverage where that is
@@ -428,15 +405,9 @@ def thaw(
 ) -> Iterator[Thawed]:
     """Ask for the archived objects of topics, and of what the backup says about itself.
 
-    Args:
-        summary: Gets when they can be read, and of a dry run what asking takes.
-        days: How long they stay readable.
-        tier: How fast to retrieve them.
-        only_format: Only objects of this format, and their siblings; None for all.
-        is_dry: Ask for nothing, only count.
-
-    Yields:
-        What became of each topic, by name; the objects of the ledger come first.
+    They stay readable for *days*.  *summary* gets when they can be read, and of a dry run what
+    asking takes.  It yields what became of each topic, by name; the objects of the ledger come
+    first.
 
     Raises:
         IncompleteBackupError: If a topic of *asked* is not in the backup.

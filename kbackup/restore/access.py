@@ -41,9 +41,8 @@ Action = Literal["add", "there", "left"]
 class AccessAsked:
     """What the command is asked to do.
 
-    Attributes:
-        passwords: The users' passwords, a line each: ``user:password``.
-        renamed: What a consumer group is called in the target; None: the same.
+    The file of *passwords* has a line for each user, ``user:password``; *renamed* is what a
+    consumer group is called in the target, None: the same.
     """
 
     acls: bool = True
@@ -142,8 +141,7 @@ class AccessRun:
     def __call__(self, asked: AccessAsked) -> Iterator[Told]:
         """Plan, and add what is missing unless it is a dry run.
 
-        Yields:
-            Each ACL and user, before anything is added; settings that differ; warnings.
+        It yields each ACL and user, before anything is added; settings that differ; warnings.
         """
         bundle = self._bundle()
         passwords = {} if asked.passwords is None else read_passwords(asked.passwords)

@@ -150,14 +150,10 @@ def against_target(
     stop: threading.Event,
     inventory: Inventory | None = None,
 ) -> Iterator[PartitionCompared]:
-    """Compare what a restore has written with the backup.
+    """Compare what a restore has written with the backup; `KbackupError` if nothing can be.
 
-    Args:
-        summary: Takes differences (exit code 7), and what could not be compared (3).
-        inventory: What the restore was given; None: what is there.
-
-    Raises:
-        KbackupError: If nothing can be compared.
+    *summary* takes differences (exit code 7), and what could not be compared (3).  *inventory* is
+    what the restore was given; None: what is there.
     """
     if (why := why_spread(settings)) is not None:
         raise RefusedError(

@@ -122,9 +122,8 @@ def refusals(
 ) -> Iterator[KbackupError]:
     """Yield every reason not to begin this topic's restore.
 
-    Args:
-        copy: From where to where; the target with the settings that it has or is created with.
-        partitions: How many the target has, is created with, or is given by this restore.
+    *copy* is to the target with the settings that it has or is created with, and *partitions* is
+    how many it has then, or is given by this restore.
     """
     yield from _name(copy)
     loops = list(_feedback(copy, allows_same_topic=settings.allow_same_topic))
@@ -503,12 +502,7 @@ def known_gone(
     window: Window,
     ledger: PartitionLedger,
 ) -> list[KbackupError]:
-    """Return the errors of objects and records of a partition that are known to be gone.
-
-    Args:
-        target: The topic it is restored to.
-        ledger: What is known of the records in objects that are gone.
-    """
+    """Return the errors of what is known to be gone of a partition that is restored to *target*."""
     found: list[KbackupError] = []
     for finding in findings:
         entry = ledger.objects.get(finding.key or "") if finding.code == "missing_object" else None
@@ -543,8 +537,7 @@ def not_stored(
 ) -> list[tuple[str, str]]:
     """Report once what is not stored of a topic: all of it, or what the connectors' layout lacks.
 
-    Args:
-        had_objects: Objects of it were stored once; those that are gone are missed elsewhere.
+    If it *had_objects*, those that are gone are missed elsewhere.
     """
     stored = list(sets)
     if not stored and had_objects:

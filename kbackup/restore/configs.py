@@ -77,10 +77,8 @@ def waits_for_settle(name: str) -> bool:
 def settled_changes(original: Mapping[str, str], current: Mapping[str, str]) -> Changes:
     """Return what makes a restored topic's settings those of its original.
 
-    What someone else has set on the topic since, and the original did not set, stays.
-
-    Args:
-        original: The settings of the original that differed from its cluster's defaults.
+    What someone else has set on the topic since, and the original did not set, stays.  *original*
+    has the settings that differed from its cluster's defaults.
     """
     left = tuple(sorted(name for name in original if name.startswith(_OF_ITS_CLUSTER)))
     config = {
@@ -106,12 +104,7 @@ class _Settled:
 
 @dataclass(frozen=True, slots=True)
 class SettingChanged:
-    """One setting of a restored topic that is changed, or would be.
-
-    Attributes:
-        before: The copy's own value; None where it has none.
-        after: What it gets; None for the cluster's default.
-    """
+    """One setting of a restored topic that is changed, or would be; None: the cluster's default."""
 
     HEAD: ClassVar = {"type": "topic_setting"}
 
@@ -130,13 +123,9 @@ def settle(
     summary: Summary,
     agree: Agree | None = None,
 ) -> Iterator[SettingChanged | Warned]:
-    """Change the settings of the topics that a restore with these options writes to.
+    """Change the settings of the topics that a restore with these settings writes to.
 
-    Args:
-        settings: Chooses and renames topics as a restore does.
-
-    Yields:
-        Each setting, before anything is changed; warnings.
+    It yields each setting, before anything is changed, and warnings.
 
     Raises:
         IncompleteBackupError: If the backup does not say how a topic was set.

@@ -70,9 +70,8 @@ _WORST: Final = ("differs", "not comparable")
 class DrillAsked:
     """What a drill is asked for.
 
-    Attributes:
-        sample_bytes: How much of each topic to restore, of its newest objects; None: all.
-        key: Signs the report; None: it is not signed.
+    *sample_bytes* is how much of each topic to restore, of its newest objects, None: all; *key*
+    signs the report, if there is one.
     """
 
     sample_bytes: int | None = None
@@ -194,12 +193,8 @@ class Phases:
 class DrillRun:
     """One drill, from settings to summary.
 
-    Args:
-        settings: Those of the recovery that is rehearsed.
-        stop: When set, it ends at its next safe point, and deletes what it made.
-
-    Attributes:
-        inventory: What is restored.
+    *settings* are those of the recovery that is rehearsed, and *inventory* what is restored.  When
+    *stop* is set, it ends at its next safe point, and deletes what it made.
     """
 
     inventory: Inventory

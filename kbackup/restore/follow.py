@@ -417,11 +417,7 @@ class _Waiting:
 
 
 class FollowedGroups:
-    """The groups of one restore that follows.
-
-    Raises:
-        RefusedError: If offsets of this restore cannot be translated.
-    """
+    """The groups of one restore that follows; `RefusedError` if no offset can be translated."""
 
     def __init__(self, frame: RunContext, store: Store, remarks: Remarks) -> None:
         self._frame, self._store, self._remarks = frame, store, remarks

@@ -65,10 +65,9 @@ APPROXIMATE: Final = "approximate_offsets"
 class GroupsAsked:
     """What the command is asked to do.
 
-    Attributes:
-        pattern: A Java regular expression for groups, where there are no *names*.
-        renamed: What a group is called in the target, ``$0`` being its name; None: the same.
-        id: Names what was there, for `GroupsRun.undo`; None: a random one does.
+    Where there are no *names*, *pattern* is a Java regular expression for groups.  In *renamed*
+    ``$0`` is a group's name; None: the same.  *id* names what was there, for `GroupsRun.undo`;
+    None: a random one does.
     """
 
     names: tuple[str, ...] = ()
@@ -101,8 +100,7 @@ class GroupsAsked:
     def called(self, groups: Sequence[str], own: str) -> dict[str, str]:
         """Return groups by what they are called in the target, none like the restore's *own* one.
 
-        Raises:
-            RefusedError: If two would have one name, or one a name that it cannot have.
+        `RefusedError`: two would have one name, or one a name that it cannot have.
         """
         found: dict[str, str] = {}
         for group in groups:
@@ -171,9 +169,8 @@ class PlannedGroup:
 class GroupsRun:
     """One run of the command.
 
-    Args:
-        by_time: Go by the times of records where nothing tells exactly where a group goes on.
-        inventory: What the restore was given; None: what is there.
+    *by_time*: go by the times of records where nothing tells exactly where a group goes on.
+    *inventory* is what the restore was given; None: what is there.
     """
 
     def __init__(
@@ -196,11 +193,8 @@ class GroupsRun:
     def set(self, asked: GroupsAsked) -> Iterator[GroupTranslated | Warned]:
         """Translate the offsets of groups, and set them unless it is a dry run.
 
-        Yields:
-            Each offset, before anything is set; warnings.
-
-        Raises:
-            KbackupError: If nothing can be set.
+        It yields each offset, before anything is set, and warnings.  If nothing can be set, it
+        raises `KbackupError`.
         """
         cluster, captures = self._kafka.cluster(), self._captures()
         there = {row.group or "" for one in captures.values() for row in one.offsets}
@@ -419,13 +413,9 @@ class GroupsRun:
     def where(
         self, offsets: Iterable[tuple[TopicPartition, int]]
     ) -> Iterator[GroupTranslated | Warned]:
-        """Translate offsets, for consumers that keep their own elsewhere.
+        """Translate offsets, for consumers that keep their own elsewhere; yield them, and warnings.
 
-        Yields:
-            Each offset; warnings.
-
-        Raises:
-            KbackupError: If one cannot be translated.
+        If one cannot be translated, it raises `KbackupError`.
         """
         with closing(self._view(self._kafka.cluster())) as view:
             yield from self._damage(view)
@@ -607,9 +597,7 @@ class Applied:
     def read(cls, store: Store, layout: Layout, name: str) -> "Applied":
         """Return what a run has stored.
 
-        Raises:
-            ConfigurationError: If there is none of that name.
-            CorruptObjectError: If it cannot be read.
+        `ConfigurationError`: there is none of that name.  `CorruptObjectError`: it cannot be read.
         """
         if not name.isalnum():
             raise ConfigurationError(f"--undo {name}", "it is no id", "give the id that was shown")

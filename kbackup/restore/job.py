@@ -142,10 +142,8 @@ def job_of(
 class Route:
     """How a unit takes its share of records, where transforms choose a topic for each of them.
 
-    Attributes:
-        topic: The topic that the transforms see at first.
-        counts_rest: The unit counts the records that have no topic, because they are bad or left
-            out.
+    *topic* is what these see at first.  If it *counts_rest*, it counts the records that have no
+    topic, because they are bad or left out.
     """
 
     topic: str
@@ -266,14 +264,9 @@ _COLUMN_BYTES: Final = 256
 
 
 def partitions_of(keys: pa.Array, count: int) -> pa.Array:
-    """Return the partition of each key, as Kafka's Java producer would choose it.
+    """Return the partition of each key, ``int32``, as Kafka's Java producer would choose it.
 
-    Args:
-        keys: ``binary``; a null has no partition.
-        count: How many partitions there are.
-
-    Returns:
-        ``int32``, one row per row of *keys*, null where it is.
+    There are *count*; of a key that is null it is null.
     """
     unique = keys.dictionary_encode()
     hashes = murmur2(unique.dictionary)
@@ -395,12 +388,8 @@ def spread(
 ) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
     """Yield the records that go to each of *targets* by key, in their order; none is empty.
 
-    A record without a key goes by its offset, so that it goes to the same partition whenever the
-    restore is run again.
-
-    Args:
-        batch: ``records.SCHEMA``.
-        targets: All partitions of a topic, by number.
+    These are all partitions of a topic, by number.  A record without a key goes by its offset, so
+    that it goes to the same partition whenever the restore is run again.
     """
     count = pa.scalar(len(targets), pa.int64())
     offsets = batch["offset"]

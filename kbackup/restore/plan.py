@@ -134,13 +134,9 @@ def config_of_copy(
 class Planner:
     """Makes plans; holds what every topic's plan needs.
 
-    Args:
-        only: The topics to plan, all of which are there; None plans all that are asked for.
-        beside: Topics that the same run restores and that are not planned now: no two of all
-            these may be written to one target.
-
-    Attributes:
-        missing: What of the backup is known to be gone, and left out.
+    *only* are the topics to plan, all of which are there; None: all that are asked for.  Those
+    *beside* are restored by the same run and not planned now: no two of all these may be written to
+    one target.  *missing* is what of the backup is known to be gone, and left out.
     """
 
     def __init__(
@@ -166,9 +162,8 @@ class Planner:
     def plan(self) -> RestorePlan:
         """Return the plan.
 
-        Raises:
-            ConfigurationError: If a partition was asked for that no topic has.
-            IncompleteBackupError: If a topic that was asked for is not in the backup.
+        `ConfigurationError`: a partition was asked for that no topic has.  `IncompleteBackupError`:
+        a topic that was asked for is not in the backup.
         """
         names = self.inventory.topics() if self._only is None else sorted(self._only)
         if self._only is None:  # one that follows may wait for a partition

@@ -118,9 +118,7 @@ def row_of(unit: RestoreUnit) -> Row[OfRestore]:
 class RestoreProgress:
     """The rows of the summary.  Tasks update it while they work; safe from any thread.
 
-    Args:
-        names_most: Bad records and objects that it names; None for all.
-        skip_list: Names all of them; None for no list.
+    It names *names_most* bad records and objects, None: all; *skip_list* names all of them.
     """
 
     def __init__(

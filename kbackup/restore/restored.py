@@ -199,8 +199,7 @@ class Restored:
     def partition(self, where: TopicPartition) -> RestoredPartition | None:
         """Return what was restored of a partition; None where the backup holds nothing of it.
 
-        Raises:
-            RefusedError: If it has not been restored, or not to this topic.
+        `RefusedError`: it has not been restored, or not to this topic.
         """
         if where not in self._known:
             self._known[where] = self._partition(where, self.target(where))
@@ -362,11 +361,8 @@ def written(
 ) -> Iterator[pa.RecordBatch]:
     """Yield what a restore has written, as it was written, each with its offset of the backup.
 
-    Args:
-        left: Takes what is not among them.
-
-    Raises:
-        KbackupError: If they cannot be read, or a record could not have been written.
+    *left* takes what is not among them.  If they cannot be read, or a record could not have been
+    written, it raises `KbackupError`.
     """
     records = RecordFilter(job, RestoreUnit(of.position, (of.lane,), window=window))
     found = merging.steps(

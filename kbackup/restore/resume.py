@@ -73,10 +73,9 @@ def resumed(
     Its positions in several partitions are committed together.  Where some of these are worth
     nothing any more, it can begin anew only if the others have none of its records.
 
-    Args:
-        topic_id: Of the target; empty where the cluster has none.
-        found: Of each partition of the target that it writes to and that is there, what its log
-            holds, open transactions included, and the group's position in it.
+    *topic_id* is empty where the cluster has none.  Of each partition of the target that it writes
+    to and that is there, *found* has what its log holds, open transactions included, and the
+    group's position in it.
     """
     states = {
         where: _judged(source, group, topic_id, where, span, position)
@@ -210,11 +209,7 @@ _ROWS: Final = "rows of values carry no offsets, so what is new in them is unkno
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What is left to restore.
-
-    Attributes:
-        refusal: Why what is left cannot be restored in order any more; None where it can.
-    """
+    """What is left to restore; *refusal* says why that cannot be in order any more."""
 
     sets: tuple[FileSet, ...]
     before: str = ""

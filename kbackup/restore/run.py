@@ -41,11 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class RestoreRun:
-    """One restore, from settings to summary: an `RunCommand`.
-
-    Args:
-        rehearsal: The drill that it is for, which leaves a report in place of a run record.
-    """
+    """One restore, from settings to summary: a `RunCommand`; a drill's leaves no run record."""
 
     def __init__(
         self,

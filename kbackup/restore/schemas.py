@@ -227,12 +227,9 @@ class SchemasPlanned:
 class TargetSchemas:
     """The schemas of one restore's target; remembers what it has registered.
 
-    Args:
-        settings: They name the target's registry; without one, records keep the ids that they have.
-
-    Attributes:
-        ids: What tasks need to know: by topic of the backup and part, ``key`` or ``value``, the id
-            in the target of each id that is registered so far.
+    Where *settings* name no registry, records keep the ids that they have.  *ids* is what tasks
+    need to know: by topic of the backup and part, ``key`` or ``value``, the id in the target of
+    each id that is registered so far.
     """
 
     def __init__(self, settings: Settings, layout: Layout, summary: Summary, tell: Tell) -> None:

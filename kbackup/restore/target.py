@@ -55,8 +55,7 @@ def create(
 ) -> dict[str, str | KbackupError]:
     """Create topics with the action ``create``, or have the cluster say why it would not.
 
-    Returns:
-        By target, its id, or why it is refused: `kbackup.kafka.Cluster.create_topics`.
+    It returns by target its id, or why it is refused: `kbackup.kafka.Cluster.create_topics`.
     """
     new = [
         NewTopic(

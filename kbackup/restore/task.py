@@ -57,11 +57,8 @@ TELL_S: Final = 0.5
 class RestorePartitionTask:
     """One unit's way through the task, not faster than its *pace*.
 
-    Args:
-        skipped: What was left out of it by another writer that could not go on.
-
-    Attributes:
-        report: How far it is; what it counts is committed.
+    What its *report* counts is committed; *skipped* is what another writer left out that could not
+    go on.
     """
 
     def __init__(

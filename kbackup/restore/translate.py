@@ -102,9 +102,8 @@ class Translator:
     def translate(self, of: RestoredPartition, offset: int) -> Translated:
         """Return where a consumer goes on that was to read *offset* next.
 
-        Raises:
-            RefusedError: If that cannot be told.
-            CorruptObjectError: If the target does not hold what the backup says.
+        `RefusedError`: that cannot be told.  `CorruptObjectError`: the target does not hold what
+        the backup says.
         """
         key = of.target, offset
         if key not in self._found:
@@ -120,8 +119,7 @@ class Translator:
     def moment(self, of: RestoredPartition, offset: int) -> int | None:
         """Return the time of the first record that a consumer had not read; None: it had read all.
 
-        Raises:
-            RefusedError: If it has none, or the restore has not come so far.
+        `RefusedError`: it has none, or the restore has not come so far.
         """
         check_reached(of, offset)
         found = self._next(of, offset, offset)[1]
@@ -383,8 +381,7 @@ class GroupView:
     ) -> Iterator[tuple[GroupEntry, TopicPartition, Translated | KbackupError]]:
         """Yield where a group goes on, or why that cannot be told, in partitions of the target.
 
-        Args:
-            rows: Where it stood in the partitions of one topic; each is yielded with what it comes
+        *rows* say where it stood in the partitions of one topic; each is yielded with what it comes
         to.
         """
         if not self._restored.map.is_same:

@@ -31,11 +31,7 @@ BUCKET: Final = ""
 
 
 class Remarks:
-    """Reports what is new; what still holds at the end is in the summary too.
-
-    Args:
-        lock: Guards it: tasks change it as well.
-    """
+    """Reports what is new; what holds at the end is in the summary too, which a lock guards."""
 
     def __init__(self, summary: Summary, lock: RLock, tell: Tell) -> None:
         self._summary, self._lock, self._tell = summary, lock, tell
@@ -71,9 +67,8 @@ class Remarks:
     ) -> bool:
         """Report what is odd about something, if it is news; it replaces what was said before.
 
-        Args:
-            said: Codes and sentences; none where nothing is odd any more.
-            keys: The object that a sentence is about.
+        *said* has codes and sentences, none where nothing is odd any more; *keys*, the object that
+        a sentence is about.
         """
         mine = {(*about, code, text): text for code, text in said}
         with self._lock:
@@ -137,9 +132,8 @@ _Seen = tuple[tuple[int, float], float]
 class Ready:
     """Remembers since when objects have been as they are, by topic and key.
 
-    Attributes:
-        interval_s: How long an object of a topic without a ledger stays the same until it is
-            taken, in seconds: the time between two listings.
+    An object of a topic without a ledger is taken once it has stayed the same for *interval_s*, the
+    time between two listings.
     """
 
     interval_s: float

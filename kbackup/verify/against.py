@@ -430,10 +430,8 @@ def against_source(
     """Compare a backup with the topics that it is of; yield what was found of each partition.
 
     What is compared ends where the backup ends, and where the source's last stable offset is now.
-
-    Args:
-        summary: Takes differences (exit code 7), and what could not be compared (3).
-        is_strict: What a compacted topic lacks has to be superseded by a later record of its key.
+    *summary* takes differences (exit code 7), and what could not be compared (3).  If it
+    *is_strict*, what a compacted topic lacks has to be superseded by a later record of its key.
     """
     if settings.transforms:
         raise ConfigurationError(

@@ -112,18 +112,11 @@ def verify(
     read: Read | None = None,
     sample: Sample = EVERYTHING,
 ) -> Iterator[Told]:
-    """Verify a backup.
+    """Verify a backup; yield warnings, findings, and what is concluded about each partition.
 
-    Args:
-        options: How objects are read, and which siblings values have.
-        summary: Takes errors (exit code 7, or 4 for what is not supported), foreign objects
-            (3) and a row for each partition.
-        now: For the age of locks; aware.
-        only_format: Only objects of this format, and their siblings; None for all.
-        read: Reads objects whole; None goes by names and the ledger alone.
-
-    Yields:
-        Warnings, findings, and what is concluded about each partition.
+    *summary* takes errors (exit code 7, or 4 for what is not supported), foreign objects (3) and a
+    row for each partition.  By *now*, which is aware, the age of locks is known.  *read* reads
+    objects whole; without it, names and the ledger are all that is gone by.
 
     Raises:
         ConfigurationError: If *asked* leaves every topic out.
