@@ -58,6 +58,7 @@ class Holding:
         is_tombstones: Whether it holds records without a value, which lie between those with one.
         within: The key of values that begin with all of its rows, by a comparison of them.
         compared: Of values that do not state their end, what was asked for last.
+        below: An offset that its records are below, if the ledger knows one.
     """
 
     key: str
@@ -73,6 +74,7 @@ class Holding:
     is_tombstones: bool = False
     within: str = ""
     compared: Compared | None = None
+    below: int | None = None
 
     @property
     def is_dense(self) -> bool:
@@ -303,7 +305,7 @@ def cover(
     found = _Decisions([*copies, *map(Repeat, redone.values())], list(_crowded(values)))
     known = [one for one in values if one.last is not None]
     found.disputes += _overlapping(known)
-    upper = _bounds(values)
+    upper = _bounds(values, said)
     found.disputes += _begun_inside(known, [one for one in values if one.last is None], upper)
     reads = [Read(one) for one in full]
     furthest = max((one.least for one in values), default=-1)
@@ -490,10 +492,17 @@ def lanes(
     return found.values()
 
 
-def _bounds(values: Sequence[Holding]) -> dict[str, int]:
+def _bounds(values: Sequence[Holding], said: Said) -> dict[str, int]:
     """Return, of values whose end is not stated, the offset before which each must end."""
+    # what had expired is nowhere else: full records around it say nothing of such values
+    told = {
+        one.key: one.below
+        for one in values
+        if one.last is None and one.below is not None
+        if without(Span(one.start, one.below), said.gone) == (Span(one.start, one.below),)
+    }
     # one writer gives it: a name whose end is stated is another writer's, and says nothing of it
-    return {
+    return told | {
         one.key: following.start
         for lane in lanes(
             [one for one in values if one.last is None],
@@ -521,7 +530,7 @@ def _begun_inside(
             yield Dispute((earlier.key, later.key), later.span, why)
     for one in unknown:
         if one.least >= upper.get(one.key, one.least + 1):
-            why = "it has more rows than offsets up to the next object of its directory"
+            why = "it has more rows than offsets up to the next object, or to the end of the log"
             yield Dispute((one.key,), one.span, why)
 
 
@@ -600,5 +609,5 @@ def as_entered(one: Holding, row: Entry, rotations: Mapping[Span, Rotation]) -> 
     rotation = row.cut and rotations.get(Span(*row.cut[:2]))
     return Holding(
         one.key, one.directory, one.start, one.is_full, last, row.records, row.sha256 or "",
-        rotation, is_tombstones=one.is_tombstones,
+        rotation, is_tombstones=one.is_tombstones, below=row.below,
     )  # fmt: skip

@@ -171,7 +171,11 @@ def covered(
     def holding(files: FileSet) -> Holding | None:
         found = _entered(files, ledger, rotations)
         found = _asked(heads or store, files) if found is None else found
-        return None if found is None else replace(found, counted=counts.get(files.id))
+        if found is None:
+            return None
+        row = _row(files, ledger)
+        below = None if row is None or found.last is not None else row.below
+        return replace(found, counted=counts.get(files.id), below=below)
 
     with ThreadPoolExecutor(_THREADS) as pool:
         holdings = {one.key: one for one in pool.map(holding, mains) if one is not None}
@@ -307,12 +311,18 @@ def _entered(
     files: FileSet, ledger: PartitionLedger, rotations: Mapping[Span, Rotation]
 ) -> Holding | None:
     """Return what the ledger says of a set; None where it says too little, or of another object."""
-    assert files.main is not None  # noqa: S101  (the caller has chosen)
-    entry: Entry | None = ledger.objects.get(files.main.key)
-    if entry is None or entry.bytes != files.main.size or entry.last is None:
+    entry = _row(files, ledger)
+    if entry is None or entry.last is None:
         return None
     told = as_entered(by_name(files), entry, rotations)
     return None if told.rotation is not None and not told.rotation.files else told
+
+
+def _row(files: FileSet, ledger: PartitionLedger) -> Entry | None:
+    """Return the row of a set's object; None where it is of another object."""
+    assert files.main is not None  # noqa: S101  (the caller has chosen)
+    entry = ledger.objects.get(files.main.key)
+    return None if entry is None or entry.bytes != files.main.size else entry
 
 
 def _asked(heads: Heads, files: FileSet) -> Holding | None:

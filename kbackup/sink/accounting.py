@@ -1,7 +1,7 @@
 """The account of a sink's run: rows of its summary and of the ledger, and what is told of it."""
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -438,7 +438,7 @@ class RunLedger:
         asked: TopicEntry,
         reading: ReadOptions,
         settings: Mapping[str, Event],
-    ) -> None:
+    ) -> set[TopicPartition]:
         """Enter the topics of a run before anything is stored of them.
 
         A topic that has no ledger yet gets one of all that is there; so do objects that it lacks
@@ -451,6 +451,10 @@ class RunLedger:
             reading: How objects are read that the ledger lacks.
             settings: The topics' own and the cluster's: `topic_settings`.
 
+        Returns:
+            The partitions of which objects of another tool were entered, with where the log ended
+            behind them: once full records reach that, these need not be read.
+
         Raises:
             NewerVersionError: If a later version has written of a topic that has new records.
             StoreError: If it cannot be written.
@@ -459,7 +463,7 @@ class RunLedger:
         refused = refused_topics(plan)
         names = [name for name in plan.topics if name not in refused]
         if refused and not names:  # what is there is of other topics: this run knows nothing of it
-            return
+            return set()
         stored_as = {name: self._routes.topic(name) for name in names}
         new = [stored_as[name] for name in names if not known.has_ledger(stored_as[name])]
         left_out = {
@@ -469,9 +473,20 @@ class RunLedger:
         }
         due = dict.fromkeys(new) | left_out
         added_to = {self._routes.topic(unit.where.topic) for unit in plan.units()} - {*new}
+        left: defaultdict[str, dict[int, tuple[TopicPartition, int]]] = defaultdict(dict)
+        for at in plan.partitions:
+            stored, offset = stored_as.get(at.where.topic), at.left_at
+            if stored is None or offset is None:
+                continue
+            # what compaction has taken since is in such objects alone
+            if _is_compacted(settings.get(at.where.topic), known.topics.get(stored)) is False:
+                left[stored][at.where.partition] = at.where, offset
         with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(lambda topic: self._stream(topic).check_version(), added_to))
-            list(pool.map(lambda name: self._enter(name, due[name], reading), due))
+            bounded = pool.map(
+                lambda name: self._enter(name, due[name], reading, cluster, left.get(name, {})), due
+            )
+            found = set[TopicPartition]().union(*bounded)
         configs = cluster.topic_config(names, overridden_only=True)
         ids = cluster.cluster_id
         rows = [
@@ -491,6 +506,7 @@ class RunLedger:
                 table(fresh, TOPICS)
             )
             self._topics_changed = True
+        return found
 
     def gap(self, where: TopicPartition, span: Span) -> None:
         """Enter offsets that expired before they were backed up."""
@@ -519,12 +535,38 @@ class RunLedger:
         if at_end and self._topics_changed:
             stream.topics_stream(self._store, self._layout, self._clock).fold()
 
-    def _enter(self, topic: str, keys: Collection[str] | None, reading: ReadOptions) -> None:
-        """Enter those objects of a topic; None for all that are there."""
+    def _enter(
+        self,
+        topic: str,
+        keys: Collection[str] | None,
+        reading: ReadOptions,
+        cluster: Cluster,
+        left: Mapping[int, tuple[TopicPartition, int]],
+    ) -> set[TopicPartition]:
+        """Enter those objects of a topic; None for all that are there.
+
+        Args:
+            left: Partitions whose group another tool has left at an offset.  What begins up to
+                there is of this topic's log: Kafka forgets the offsets of a deleted topic.
+
+        Returns:
+            The partitions of those objects.
+        """
         found = listing.list_backup(self._store, self._layout, reading.formats, topics=[topic])
         rows = listed(self._store, found, topic, keys)
+        others = {
+            row.key: left[row.partition][0]
+            for row in rows
+            if row.last is None and row.partition in left and row.first <= left[row.partition][1]
+        }
+        ends = cluster.ends(sorted({*others.values()})) if others else {}
         if rows:
+            rows = [
+                replace(row, below=ends[others[row.key]]) if row.key in others else row
+                for row in rows
+            ]
             self._stream(topic).append(table(rows, OBJECTS))
+        return {*ends}
 
     def _stream(self, topic: str) -> Stream:
         return stream.topic_stream(self._store, self._layout, topic, self._clock)
@@ -532,12 +574,13 @@ class RunLedger:
 
 def _left_out(plan: SinkPlan, topic: str) -> set[str]:
     """Return the objects of *topic* that a run continues after and that the ledger lacks."""
+    # of another tool's it may store the last one's records again
     return {
         key
         for at in plan.partitions
         if at.where.topic == topic and at.start is not None
         for first, key in at.seen.unentered
-        if first < at.start.offset
+        if first < at.start.offset + (at.left_at is not None)
     }
 
 

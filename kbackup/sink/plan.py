@@ -130,6 +130,12 @@ class SinkPartitionPlan:
             return "emptied" if self.seen.log.end_offset else "empty"
         return "up to date"
 
+    @property
+    def left_at(self) -> int | None:
+        """Where another tool has left the group; None where it is kbackup's, or has no offset."""
+        at = self.seen.committed
+        return None if at is None or SinkPosition.read(at.metadata) is not None else at.offset
+
     def unit(self) -> SinkUnit | None:
         """Return what a task has to do, None where there is nothing."""
         if self.start is None or self.start.offset >= self.seen.log.end_offset:
@@ -235,6 +241,18 @@ class SinkPlan:
         """Return what tasks have to do, the largest share first."""
         units = [unit for at in self.partitions if (unit := at.unit()) is not None]
         return sorted(units, key=lambda unit: len(unit.span), reverse=True)
+
+    def reaching(self, logs: Mapping[TopicPartition, Span]) -> "SinkPlan":
+        """Return the plan of a run that goes on to where these logs end now."""
+
+        def later(at: SinkPartitionPlan) -> SinkPartitionPlan:
+            if at.where not in logs or at.seen.held_up is not None:
+                return at
+            before = at.seen.log
+            end = max(before.end_offset, logs[at.where].end_offset)
+            return replace(at, seen=replace(at.seen, log=Span(before.start_offset, end)))
+
+        return replace(self, partitions=tuple(map(later, self.partitions)))
 
 
 def check_keys(settings: Settings, wheres: Sequence[TopicPartition]) -> None:

@@ -178,7 +178,9 @@ class SinkRun:
         )  # fmt: skip
         captures.know(plan.known.sinks)
         self._report(plan, cluster)
-        self._enter(plan, cluster, self._summary.facts["topic_settings"])
+        left = self._enter(plan, cluster, self._summary.facts["topic_settings"])
+        if left:  # the log has grown while their objects were listed
+            plan = plan.reaching(cluster.spans(sorted(left)))
         if (topic := error_policy(settings).topic) is not None:
             factor = settings.errors_deadletterqueue_topic_replication_factor
             option = "errors.deadletterqueue.topic.replication.factor"
@@ -230,11 +232,13 @@ class SinkRun:
         routes = wiring.routes(self._frame.settings)
         return {name: routes.topic(name) for name in plan.topics}
 
-    def _enter(self, plan: SinkPlan, cluster: Cluster, found: Mapping[str, Event]) -> None:
-        """Enter topics into the ledger before anything is stored of them."""
+    def _enter(
+        self, plan: SinkPlan, cluster: Cluster, found: Mapping[str, Event]
+    ) -> set[TopicPartition]:
+        """Enter topics into the ledger before anything is stored of them: `RunLedger.begin`."""
         settings = self._frame.settings
         entry = accounting.sought(plan.group, settings.asked)
-        self._ledger.begin(plan, cluster, entry, wiring.reading(settings), found)
+        return self._ledger.begin(plan, cluster, entry, wiring.reading(settings), found)
 
     def _start(self, partitions: Iterable[SinkPartitionPlan], group: str, cluster: Cluster) -> None:
         """Enter what has expired, and set the group to where the run begins."""

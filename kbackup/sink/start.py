@@ -333,13 +333,16 @@ class Inherited:
         return max(one.start_offset + min(one.records, 1) for one in self.counted)
 
     def start(
-        self, where: TopicPartition, committed: int | None, log_start: int
+        self, where: TopicPartition, committed: int | None, log_start: int, *, is_values: bool
     ) -> tuple[int | None, Warnings]:
         """Return where the backup continues, None for the log's start, and what to say of it.
 
         No hole may arise.  Where offsets and records do not add up, the newest object is
         written again: the same records give the same object.  Where the log no longer has them,
         the backup continues at the lowest offset that can follow them.
+
+        Full records begin with what the newest object holds, if the log has it: a count shows no
+        end where records were left out, and what they hold need not be read from values.
 
         Raises:
             RefusedError: If the objects hold records that the group has not come to, in several
@@ -350,7 +353,9 @@ class Inherited:
         totals = accumulate(one.records for one in self.counted)
         for one, total in zip(self.counted, totals, strict=True):
             if total == committed - one.start_offset:
-                return committed, ()
+                newest = self.counted[0].start_offset
+                is_again = not is_values and self.is_one_directory and newest >= log_start
+                return newest if is_again else committed, ()
             if total > committed - one.start_offset:
                 return self._after_group(where, committed, log_start)
         return self._before_group(where, committed, log_start)
@@ -694,7 +699,9 @@ def _wanted(where: TopicPartition, seen: Evidence) -> tuple[int | None, Warnings
         if seen.inherited.reached > seen.end:
             raise _cut_back(where, seen.end, seen.inherited.reached)
         committed = None if seen.committed is None else seen.committed.offset
-        return seen.inherited.start(where, committed, seen.log.start_offset)
+        return seen.inherited.start(
+            where, committed, seen.log.start_offset, is_values=seen.stores_values
+        )
     if seen.committed is None:
         return _wanted_by_bucket(where, seen)
     committed = seen.committed.offset

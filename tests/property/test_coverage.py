@@ -390,3 +390,20 @@ def test_a_connectors_object_that_begins_inside_another_one_is_named() -> None:
     found = cover([other, Holding("b", "d", 5, is_full=False)])
 
     assert ("a", "b") in [dispute.keys for dispute in found.disputes]
+
+
+def test_the_end_of_the_log_bounds_values_that_nothing_of_has_expired() -> None:
+    """What had expired before full records came to it may be in the values alone."""
+    values = Holding("v5", "d", 5, is_full=False, below=20)
+    full = [
+        Holding(f"f{start}", "d", start, is_full=True, last=end - 1, records=end - start)
+        for start, end in ((5, 10), (12, 20))
+    ]
+
+    whole = cover([values, replace(full[0], last=11, records=7), full[1]])
+    lost = cover([values, *full], Said(gone=[Span(10, 12)]))
+    short = cover([values, replace(full[0], last=11, records=7)])
+
+    assert (["v5"], ()) == ([one.holding.key for one in whole.repeats], whole.asks)
+    assert [Ask(values, Span(5, 20))] == [*lost.asks]
+    assert [Ask(values, Span(5, 12))] == [*short.asks]

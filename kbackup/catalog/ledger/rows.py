@@ -108,6 +108,8 @@ class Entry:
             what it did not store.
         held_since: When one of as many records was stored first: later, if it has grown.  None for
             any other kind, and where an earlier version wrote it.
+        below: Of another tool's object, which does not say its last record: the end of the log,
+            asked for once the object was there.  None where that says nothing of its records.
     """
 
     kind: str
@@ -132,6 +134,7 @@ class Entry:
     data_key: str | None = None
     first_stored: int | None = None
     held_since: int | None = None
+    below: int | None = None
 
     def was_stored(self, moment_ms: int) -> bool | None:
         """Whether an object had been stored before a time; None where nobody knows.
@@ -146,7 +149,7 @@ class Entry:
         return None if self.first_stored < moment_ms else False
 
     def instead_of(self, before: "Entry") -> "Entry":
-        """Return the row of an object with what an earlier row about it knows: times and digest.
+        """Return the row of an object with what an earlier row about it knows, as its digest.
 
         Of an object that is still the same, the run that stored it too: what names that row, such
         as a removal, goes on naming it, also where a host does not see the later row yet.
@@ -159,6 +162,7 @@ class Entry:
             self, digest=before.digest if is_same and self.digest is None else self.digest,
             first_stored=before.first_stored or self.first_stored,
             held_since=held or self.held_since, run=before.run if is_same else self.run,
+            below=before.below if is_as_long and self.last is None else self.below,
         )  # fmt: skip
 
     @property

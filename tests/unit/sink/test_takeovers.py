@@ -1,0 +1,151 @@
+"""Full records after a connector whose rows are like no record: the log shows where they ended."""
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+from backup_samples import Backup
+
+from kbackup.catalog.ledger.rows import Entry, entries
+from kbackup.catalog.ledger.stream import topic_stream
+from kbackup.clock import SystemClock
+from kbackup.errors import RefusedError
+from kbackup.kafka import Position
+from kbackup.pipeline.views import ReadOptions
+from kbackup.runs import known
+from kbackup.runs.report import Summary
+from kbackup.verify.run import Mending, Notes
+from tests.support.bench import WHERE, Bench
+from tests.support.target import Restoring
+from tests.support.verified import Verified
+
+KEY = "topics/orders/partition=0/orders+0+{:010}.json"
+DENSE, SPARSE = (range(10), range(10, 20)), (range(0, 10, 2), range(10, 20, 2))
+
+
+def masked(offsets: Iterable[int]) -> bytes:
+    """Rows of a connector whose transform changes a field; the names stay."""
+    return b"".join(b'{"n":%d}\n' % -(at + 1) for at in offsets)
+
+
+class Taken:
+    """What a sink of full records has taken over from a connector that has left some out."""
+
+    def __init__(
+        self, cuts: Iterable[range], position: Position | None, config: Mapping[str, str] = {}
+    ) -> None:
+        self.bench = Bench(30)
+        self.bench.kafka.configs["orders"] = dict(config)
+        self.backup = Backup(self.bench.settings)
+        for cut in cuts:
+            self.backup.replace(KEY.format(cut[0]), masked(cut), {})
+        if position is not None:
+            self.bench.kafka.positions_[WHERE] = position
+        self.sink()
+
+    def sink(self) -> None:
+        """Back up what is there."""
+        assert 0 == self.bench.sink(7, format_class=None)["exit_code"]
+
+    @property
+    def rows(self) -> list[Entry]:
+        """The ledger."""
+        stream = topic_stream(self.backup.store, self.backup.layout, "orders", SystemClock())
+        return [*entries(stream.read().rows)]
+
+    def verified(self) -> int:
+        """What `verify` ends with."""
+        notes = Notes(known.read(self.backup.store, self.backup.layout, SystemClock()))
+        return Verified(self.backup, notes=notes).exit_code
+
+    def restored(self) -> list[bytes | None]:
+        """The values that a restore delivers."""
+        again = Restoring(self.backup, entries={"orders": self.rows})
+        again.restore()
+        return again.cluster.values("copy_of_orders")
+
+
+@pytest.mark.parametrize("position", [10, 15, 20, 26, 30])
+@pytest.mark.parametrize("cuts", [DENSE, SPARSE], ids=["dense", "dropped"])
+def test_the_last_object_of_a_connector_is_within_the_full_records(
+    cuts: tuple[range, ...], position: int
+) -> None:
+    """Wherever the group was set to behind its beginning: a count of its rows shows no end."""
+    taken = Taken(cuts, Position(position))
+
+    first = [line + b"}" for line in masked(cuts[0]).split(b"}\n")[:-1]]
+    assert [*first, *(b'{"n":%d}' % at for at in range(10, 30))] == taken.restored()
+    assert 0 == taken.verified()
+    assert [30, 30] == [one.below for one in taken.rows if one.last is None]
+
+
+def test_a_connector_that_went_on_while_the_sink_looked_stops_nothing() -> None:
+    """A run goes on to where the log ended behind what it has entered."""
+    bench = Bench(30)
+    ends = bench.kafka.ends
+    bench.kafka.ends = lambda wheres: bench.kafka.append(WHERE, 5) or ends(wheres)  # type: ignore[method-assign]
+    backup = Backup(bench.settings)
+    backup.replace(KEY.format(0), masked(range(20)), {})
+    bench.kafka.positions_[WHERE] = Position(20)
+
+    bench.sink(100, format_class=None)
+
+    stream = topic_stream(backup.store, backup.layout, "orders", SystemClock())
+    rows = [*entries(stream.read().rows)]
+    (below,) = [one.below for one in rows if one.last is None]
+    assert below is not None
+    assert below <= max(one.next_offset or 0 for one in rows)
+
+
+@pytest.mark.parametrize(
+    ("position", "config"),
+    [
+        pytest.param(None, {}, id="a group of its own"),
+        pytest.param(Position(9), {}, id="set back before it"),
+        pytest.param(Position(20), {"cleanup.policy": "compact,delete"}, id="compaction"),
+    ],
+)
+def test_what_may_be_of_another_log_or_compacted_is_named(
+    position: Position | None, config: Mapping[str, str]
+) -> None:
+    """Nothing shows then that the full records have all that the connector's object holds."""
+    taken = Taken(DENSE, position, config)
+
+    assert {None} == {one.below for one in taken.rows if one.first >= 10}
+    assert 7 == taken.verified()
+    with pytest.raises(RefusedError, match="unlike"):
+        taken.restored()
+
+
+def test_an_object_that_was_replaced_since_is_named() -> None:
+    """What the ledger says of the end is of the object that it saw."""
+    taken = Taken(DENSE, Position(20))
+    taken.backup.replace(KEY.format(10), masked(range(10, 40)), {})
+
+    assert 7 == taken.verified()
+    with pytest.raises(RefusedError, match="unlike"):
+        taken.restored()
+
+
+def test_a_ledger_that_is_made_anew_keeps_where_the_log_ended() -> None:
+    """The objects do not say it; it is kept for one that is as long as it was."""
+    taken = Taken(DENSE, Position(20))
+    store, layout, clock = taken.backup.store, taken.backup.layout, SystemClock()
+
+    list(Mending(store, layout, ReadOptions(), Summary("r", "restore verify"), clock).rebuild())
+
+    assert [30, 30] == [one.below for one in taken.rows if one.last is None]
+    assert 0 == taken.verified()
+
+
+def test_a_connector_that_wrote_after_kbackup_did_is_taken_over_too() -> None:
+    """The topic has a ledger, which lacks the objects that the connector has written since."""
+    taken = Taken([], None)
+    taken.bench.kafka.append(WHERE, 25)
+    taken.backup.replace(KEY.format(30), masked(range(30, 40)), {})
+    taken.backup.replace(KEY.format(40), masked(range(40, 50, 3)), {})
+    taken.bench.kafka.positions_[WHERE] = Position(50)
+    taken.sink()
+
+    came = [*(b'{"n":%d}' % at for at in range(30)), *masked(range(30, 40)).splitlines()]
+    assert [*came, *(b'{"n":%d}' % at for at in range(40, 55))] == taken.restored()
+    assert 0 == taken.verified()
