@@ -279,16 +279,12 @@ class Planner:
         if not targets:  # no topic's plan would refuse what is gone, or count it
             for refusal in self.gone(copy):
                 raise refusal
-        routes = self.routes
         return [
             replace(
                 copy,
                 target=target,
                 is_watched=not self.inventory.is_of_drill  # sinks leave out what a drill creates
                 and self.known.watches(target, self.cluster.cluster_id),
-                oldest_timestamp=(
-                    self.inventory.oldest(name) if routes is None else routes.oldest(name, target)
-                ),
             )
             for target in targets
         ]
@@ -338,10 +334,9 @@ class _TopicPlanner:
         config = created if there.partitions is None else there.config or {}
         limit = config.get("max.message.bytes")
         max_message_bytes = None if limit is None else int(limit)
-        self._refusals += [each for each in clashes if each.place.get("topic") == copy.target]
-        self._check_target(config, max_message_bytes)
         for where in self._wanted:
             self._add(where, config, max_message_bytes)
+        self._check_target(clashes, config, max_message_bytes)
         self._check_sizes(config)
         self._check_objects()
         self._check_archived()
@@ -360,18 +355,37 @@ class _TopicPlanner:
             beginnings=self._beginnings(),
         )
 
-    def _check_target(self, config: Mapping[str, str], max_message_bytes: int | None) -> None:
+    def _check_target(
+        self,
+        clashes: Sequence[KbackupError],
+        config: Mapping[str, str],
+        max_message_bytes: int | None,
+    ) -> None:
         """Compare the target, with the settings that it has or gets, with what it is to take."""
         of, there = self._of, replace(self._copy.there, config=config)
-        copy = replace(self._copy, there=there)
+        copy = replace(self._copy, there=there, oldest_timestamp=self._oldest())
         states = self._states.values()
-        self._refusals += [each.refusal for each in states if each.refusal is not None]
-        self._refusals += checks.refusals(
-            copy, of.settings, now_ms=of.now_ms, partitions=self._count
-        )
+        self._refusals = [
+            *(each for each in clashes if each.place.get("topic") == copy.target),
+            *(each.refusal for each in states if each.refusal is not None),
+            *checks.refusals(copy, of.settings, now_ms=of.now_ms, partitions=self._count),
+            *self._refusals,
+        ]
         self._warnings += checks.warnings(copy)
         self._warnings += [each.warning for each in states if each.warning is not None]
         self._warnings += checks.small_messages(copy, max_message_bytes)
+
+    def _oldest(self) -> int | None:
+        """Return the lowest timestamp of what is to be written; None where it is not known."""
+        of = self._of
+        if of.routes is not None:
+            return of.routes.oldest(self._copy.source, self._copy.target)
+        units = [[files for files in unit.sets if files.is_whole] for unit in self._units]
+        if not any(units):  # records of values alone get the current time
+            return of.now_ms
+        known = (of.inventory.oldest(sets) for sets in units)
+        found = min((time for time in known if time is not None), default=None)
+        return None if found is None else max(found, of.window.timestamp_ms.low)
 
     def _check_sizes(self, config: Mapping[str, str]) -> None:
         """Refuse more partitions or replicas than can be meant, and more bytes than are kept."""

@@ -199,24 +199,21 @@ class Inventory:
 
         self._heads.update(zip(wheres, side_by_side(head, wheres), strict=True))
 
-    def oldest(self, topic: str) -> int | None:
-        """Return the lowest timestamp of each partition's first object, ms since the epoch.
+    def oldest(self, sets: Sequence[FileSet]) -> int | None:
+        """Return the lowest timestamp of the records in *sets*, ms since the epoch.
 
-        It is old enough to judge retention by. None if no object gives one; what the ledger does
-        not say counts only once `look_at` has asked for it.
+        What the ledger does not say only the first one is asked for, which is old enough to judge
+        retention by.  None if nothing says it.
         """
-        known = [self._first(where) or self._said(where) for where in self.stored(topic)]
-        times = [each.min_timestamp for each in known if each is not None]
+        known = [facts for files in sets if (facts := self.entered(files)) is not None]
+        if not known:
+            known = [facts for files in sets[:1] if (facts := self.facts(files)) is not None]
+        times = (facts.min_timestamp for facts in known)
         return min((time for time in times if time is not None), default=None)
 
     def _first(self, where: TopicPartition) -> Facts | None:
         """Return what the ledger knows of the records in a partition's first object."""
         return self.known.facts(where, self.catalog.sets[where][0].files[0])
-
-    def _said(self, where: TopicPartition) -> Facts | None:
-        """Return what a partition's first object says of its records, if it was asked."""
-        head = self._heads.get(where)
-        return None if head is None else Facts.from_metadata(head.metadata)
 
     def identity(self, where: TopicPartition) -> TopicIdentity:
         """Return which topic was backed up, by the ledger, else by what `look_at` has read."""

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
-from backup_samples import JSON, Backup
+from backup_samples import JSON, RECORD, Backup, batch
 from record_samples import batch_of, write
 
 from kbackup.catalog import listing
@@ -16,6 +17,7 @@ from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.events import to_json
 from kbackup.formats import FormatOptions, by_name
 from kbackup.naming import Layout, View
+from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Facts
 from kbackup.restore.plan import Planner, RestorePlan
 from kbackup.runs import wiring
@@ -394,3 +396,61 @@ def test_leaving_out_every_topic_is_refused(store: Store) -> None:
 
     with pytest.raises(ConfigurationError, match="leaves out every topic"):
         plan(store, FakeTarget(), topics_exclude="ord.*")
+
+
+WEEK_MS = 7 * 86_400_000
+NOW_MS = 1_700_000_001_000
+"""When `Restoring` plans."""
+
+
+def aged(offsets: range, days: int) -> pa.RecordBatch:
+    """Records that are so many days old."""
+    rows = batch(offsets)
+    stamps = pa.array([NOW_MS - days * 86_400_000] * len(rows), pa.int64())
+    return rows.set_column(1, "timestamp", stamps)
+
+
+@pytest.mark.parametrize("knows", ["by the ledger", "by the objects"])
+@pytest.mark.parametrize(
+    ("contents", "options", "expected"),
+    [
+        pytest.param([(JSON, 30)], {}, [], id="values get the current time"),
+        pytest.param([(JSON, 0), (RECORD, 30)], {}, ["retention"], id="old records behind values"),
+        pytest.param([(RECORD, 30), (RECORD, 0)], {}, ["retention"], id="old records first"),
+        pytest.param(
+            [(RECORD, 30), (RECORD, 0)], {"from_offset": "10"}, [], id="old records left out"
+        ),
+        pytest.param(
+            [(RECORD, 30), (RECORD, 0)], {"from_time": str(NOW_MS - 5)}, [], id="old times left out"
+        ),
+    ],
+)
+def test_the_age_of_what_is_restored_is_held_against_what_the_topic_keeps(
+    knows: str,
+    contents: list[tuple[tuple[ViewSpec, ...], int]],
+    options: dict[str, str],
+    expected: list[str],
+) -> None:
+    """Records that are left out, or whose times are not stored, are as old as they like."""
+    again = Restoring()
+    for at, (views, days) in enumerate(contents):
+        cut = aged(range(10 * at, 10 * at + 10), days)
+        for key in again.backup.put("orders", 0, cut, views=views):
+            if knows == "by the ledger":
+                again.backup.entries.setdefault("orders", []).append(again.backup.entry(key))
+
+    (topic,) = again.plan(topic_config=(f"retention.ms={WEEK_MS}",), **options).topics
+
+    assert expected == [error.code for error in topic.refusals]
+    assert "retention" not in [code for code, _ in topic.warnings]
+
+
+def test_older_records_behind_newer_ones_are_held_against_what_the_topic_keeps() -> None:
+    """The first object need not hold the oldest record."""
+    again = Restoring()
+    for key in again.backup.put("orders", 0, aged(range(10), 0), aged(range(10, 20), 30)):
+        again.backup.entries.setdefault("orders", []).append(again.backup.entry(key))
+
+    (topic,) = again.plan(topic_config=(f"retention.ms={WEEK_MS}",)).topics
+
+    assert ["retention"] == [error.code for error in topic.refusals]
