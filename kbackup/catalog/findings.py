@@ -39,6 +39,11 @@ TEMPLATES: Final = (
     "behavior.on.error=log leaves it out"
 )
 
+EXTENSIONS: Final = (
+    "read it with the format.bytearray.extension that it was stored with, or install its format; a "
+    "restore with behavior.on.error=log leaves it out"
+)
+
 _NAMED_AGAIN: Final = 50
 
 

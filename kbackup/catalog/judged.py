@@ -15,6 +15,7 @@ from kbackup.catalog.claims import Checked
 from kbackup.catalog.coverage import entered
 from kbackup.catalog.covered import by_name, covered, left_over
 from kbackup.catalog.findings import (
+    EXTENSIONS,
     LAYOUTS,
     TEMPLATES,
     Extent,
@@ -28,6 +29,7 @@ from kbackup.catalog.findings import (
 from kbackup.catalog.ledger.rows import NOTHING, Entry, PartitionLedger, is_main
 from kbackup.catalog.listing import BackupFile, FileSet, object_bytes, object_count
 from kbackup.errors import CorruptObjectError, Issue, ObjectNotFoundError, counted, form
+from kbackup.formats import FormatOptions, by_extension
 from kbackup.naming import NOT_OF_LAYOUT, NOT_OF_TEMPLATE, Layout, TemplateLayout, View
 from kbackup.pipeline.views import ReadOptions
 from kbackup.pipeline.write import siblings_of
@@ -141,8 +143,8 @@ class JudgedPartition:
     present: Container[str] | None = None
     heads: Heads | None = None
 
-    def findings(self, store: Store, layout: Layout) -> Iterator[Finding]:
-        """Yield what is wrong, and what is worth knowing."""
+    def findings(self, store: Store, layout: Layout, options: FormatOptions) -> Iterator[Finding]:
+        """Yield what is wrong, and what is worth knowing; *options* tell whose extension it is."""
         heads = self.heads or store
         rows = self.ledger.objects.items()
         beside = ((key, f".{one.view}") for key, one in rows if not is_main(one))
@@ -156,7 +158,9 @@ class JudgedPartition:
         yield from lone
         extents = [self._extent(files) for files in self.sets]
         named = {finding.key for finding in lone}
-        missed = [one for one in self._missing(layout) if one.key is None or one.key not in named]
+        missed = [
+            one for one in self._missing(layout, options) if one.key is None or one.key not in named
+        ]
         yield from missed
         changed = list(self._altered(store, heads))
         yield from changed
@@ -277,9 +281,10 @@ class JudgedPartition:
             heads=self.heads,
         ).findings()
 
-    def _missing(self, layout: Layout) -> Iterator[Finding]:
+    def _missing(self, layout: Layout, options: FormatOptions) -> Iterator[Finding]:
         """Name what the ledger says was stored and is not there."""
-        # of what was stored in another layout nobody knows: it was not looked for
+        # of what was stored in another layout, or what no format reads, nobody knows: it was not
+        # looked for
         for entry in self.ledger.missing(self._present()):
             offsets = (entry.first, entry.span.end_offset - 1)
             more = {"by": entry.run}
@@ -288,6 +293,10 @@ class JudgedPartition:
                 is_templated = isinstance(layout, TemplateLayout)
                 why, do = (NOT_OF_TEMPLATE, TEMPLATES) if is_templated else (NOT_OF_LAYOUT, LAYOUTS)
                 text = f"not looked for: {why}"
+            elif entry.key:
+                extension = layout.parse(entry.key).extension
+                if by_extension(extension, options) is None:
+                    text, do = f"not looked for: no format reads {extension}", EXTENSIONS
             yield Finding("missing_object", self.where, entry.key, offsets, text, more=more, do=do)
 
     def _present(self) -> Container[str]:

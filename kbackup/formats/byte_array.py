@@ -82,8 +82,8 @@ class ByteArrayFormat(FileFormat):
         return extension(EXTENSION.of(options.values), options)
 
     def reads(self, extension: str, options: FormatOptions) -> bool:
-        """Whether *extension* is the configured one."""
-        return codecs.without(extension) == EXTENSION.of(options.values)
+        """Whether *extension* is the configured one, or the one that files have without a word."""
+        return codecs.without(extension) in (EXTENSION.of(options.values), EXTENSION.default)
 
     def refuses(self, view: View, values: pa.Array, options: FormatOptions) -> Sequence[Bad]:
         """Refuse null, which would be read back as empty, and the separator if so asked."""

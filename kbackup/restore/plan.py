@@ -380,7 +380,10 @@ class _TopicPlanner:
         of = self._of
         if of.routes is not None:
             return of.routes.oldest(self._copy.source, self._copy.target)
-        units = [[files for files in unit.sets if files.is_whole] for unit in self._units]
+        units = [
+            [files for files in unit.sets if files.is_whole or files.is_generic]
+            for unit in self._units
+        ]
         if not any(units):  # records of values alone get the current time
             return of.now_ms
         known = (of.inventory.oldest(sets) for sets in units)

@@ -285,11 +285,11 @@ class Inventory:
     def findings(self, topic: str) -> Iterable[tuple[TopicPartition, Iterable[Finding]]]:
         """Yield what is wrong with each partition that is asked for, known to have been stored."""
         sets = self.catalog.sets
-        layout = wiring.layout(self.settings)
+        layout, options = wiring.layout(self.settings), wiring.format_options(self.settings)
         for where in self.there(topic):
             if self.settings.asked.has(where.partition):
                 judged = self._judged(where, sets.get(where, []))
-                yield where, judged.findings(self.store, layout)
+                yield where, judged.findings(self.store, layout, options)
 
     def _judged(self, where: TopicPartition, sets: Sequence[FileSet]) -> JudgedPartition:
         return JudgedPartition(

@@ -251,7 +251,7 @@ def _is_every_partition_whole(backup: _Backup) -> Iterator[Finding | PartitionVe
             identity=known.identity(where.topic), present=backup.found.keys,
             heads=RememberedHeads(backup.store),
         )  # fmt: skip
-        findings = list(part.findings(backup.store, backup.layout))
+        findings = list(part.findings(backup.store, backup.layout, backup.options.formats))
         findings += part.overlaps(backup.store, backup.options, findings)
         backup.findings += findings
         yield from findings

@@ -108,12 +108,12 @@ def test_without_a_separator_nothing_is_written_or_read() -> None:
 
 
 def test_the_extension_is_the_configured_one() -> None:
-    """Files of bytes are written and found under format.bytearray.extension."""
+    """Files of bytes are written under format.bytearray.extension; earlier ones are found too."""
     options = FormatOptions({"format.bytearray.extension": ".raw", "s3.compression.type": "gzip"})
 
     assert ".raw.gz" == BYTES.extension(options)
-    assert [True, True, False] == [
-        BYTES.reads(text, options) for text in (".raw", ".raw.gz", ".bin")
+    assert [True, True, True, True, False] == [
+        BYTES.reads(text, options) for text in (".raw", ".raw.gz", ".bin", ".bin.gz", ".dat")
     ]
 
 

@@ -1,6 +1,7 @@
 """Objects and siblings that are gone are missed."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,9 +17,10 @@ from kbackup.catalog.ledger.rows import (
 )
 from kbackup.catalog.listing import list_backup
 from kbackup.errors import IncompleteBackupError
+from kbackup.formats import FormatOptions
 from kbackup.naming import View
 from kbackup.naming.renaming import Asked
-from kbackup.pipeline.views import ViewSpec
+from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.runs.known import BackupState, listed
 from kbackup.verify.run import Notes
@@ -333,6 +335,23 @@ def test_an_object_in_another_layout_is_not_called_gone() -> None:
     (error,) = verified.summary["errors"]
     assert "not of the layout" in error["why"]
     assert "format.class" in error["do"]
+
+
+def test_an_object_whose_extension_is_not_given_is_not_called_gone() -> None:
+    """Its format is not known without ``format.bytearray.extension``; with it, all is there."""
+    named = FormatOptions({"format.bytearray.extension": ".dat"})
+    backup = Backup()
+    backup.run("orders", 0, range(5), views=BYTES)
+    (key,) = backup.run("orders", 0, range(5, 9), views=(replace(BYTES[0], options=named),))
+
+    verified = Verified(backup)
+    known = Verified(backup, deep=True, reading=ReadOptions(named))
+
+    assert (7, [("missing_object", key)]) == (verified.exit_code, verified.errors)
+    (error,) = verified.summary["errors"]
+    assert "not looked for: no format reads .dat" == error["why"]
+    assert "format.bytearray.extension" in error["do"]
+    assert (0, 9) == (known.exit_code, known.summary["records"])
 
 
 @pytest.mark.parametrize(
