@@ -691,9 +691,9 @@ def access_command(
     prefixed ones are left to you.  Broker settings are compared only.  Quotas and share groups are
     not captured.
     """
-    if passwords is not None and acls and not users:
-        why, do = "users are left out by --acls", "leave out one of them"
-        raise ConfigurationError("--passwords is of no use with --acls", why, do)
+    if acls and not users:
+        idle = {"--passwords": passwords is not None}
+        _refuse_idle("restore access", parameters, idle, "--acls leaves out users")
 
     def work(session: Session) -> "Ended":
         from kbackup.restore.access import (  # noqa: PLC0415  (imports a Kafka client)
@@ -782,6 +782,9 @@ def groups_command(
     of the first restored record at it or behind it; the record there is compared with the backup's.
     All groups are examined before the first is set, and none may have members.
     """
+    if undo is not None:
+        idle = {**dict.fromkeys(names, True), "--where": bool(places)}
+        _refuse_idle("restore groups", parameters, idle, "--undo sets back all groups of a run")
 
     def work(session: Session) -> "Ended":
         from kbackup.restore.groups import (  # noqa: PLC0415  (imports a Kafka client)
@@ -872,6 +875,13 @@ def drill_command(
     Restores into topics drill_ID_TOPIC, sets groups drill_ID_GROUP, deletes both, and leaves a
     report in the bucket.  What a killed drill leaves, the next one deletes.
     """
+    if check:
+        idle = {"--sample": sample, "--rto": rto, "--rpo": rpo, "--sign": sign}
+        given_too = {name: value is not None for name, value in idle.items()}
+        _refuse_idle("restore drill", parameters, given_too, "--check runs no drill")
+    elif public_key is not None:
+        why = "only --check looks at signatures"
+        _refuse_idle("restore drill", parameters, {"--public-key": True}, why)
 
     def work(session: Session) -> "Ended":
         from kbackup.catalog import drills  # noqa: PLC0415
@@ -881,9 +891,6 @@ def drill_command(
 
         if check:
             return _check_drills(session, public_key, page)
-        if public_key is not None:
-            why, do = "only --check looks at signatures", "add --check, or leave it out"
-            raise ConfigurationError("--public-key has no effect here", why, do)
         asked = DrillAsked(
             None if sample is None else size("--sample", sample),
             None if rto is None else seconds("--rto", rto),
@@ -908,6 +915,16 @@ def drill_command(
         return ended
 
     run("drill", "restore drill", parameters, work)
+
+
+def _refuse_idle(
+    words: str, parameters: Mapping[str, Any], idle: Mapping[str, bool], why: str
+) -> None:
+    """Refuse what is given and has no effect beside another option, before any work begins."""
+    found = [name for name, is_given in idle.items() if is_given]
+    if found:
+        what = f"{', '.join(found)}: without effect here"
+        refuse(words, parameters, ConfigurationError(what, why, "leave out one or the other"))
 
 
 def _reported(

@@ -229,6 +229,9 @@ MISTYPED = [
         "restore verify",
         id="no effect on this side",
     ),
+    pytest.param(
+        ["restore", "access", "--acls", "--passwords", "f"], "restore access", id="no users"
+    ),
     pytest.param(["plugins", "--quite"], "plugins", id="output option"),
 ]
 """Lines that click refuses, and the command that their summary names."""
@@ -263,6 +266,24 @@ def test_a_mistyped_line_is_an_error_in_three_parts(words: list[str], quiet: lis
     assert ("error: ", "  do:  ") == (heads[0], heads[-1])
     assert quiet != [] or said[-1].startswith("exit 2: ")
     assert quiet == [] or "exit 2" not in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "idle"),
+    [
+        (["access", "--acls", "--passwords", "f"], "--passwords"),
+        (["groups", "--undo", "5c1e", "billing"], "billing"),
+        (["groups", "--undo", "5c1e", "--where", "a:0@1"], "--where"),
+        (["drill", "--check", "--rto", "1h", "--sign", "f"], "--rto, --sign"),
+        (["drill", "--public-key", "f"], "--public-key"),
+    ],
+)
+def test_what_another_option_leaves_without_effect_is_refused(words: list[str], idle: str) -> None:
+    """Who names one group beside --undo does not want all of that run to be set back."""
+    result = invoke("restore", *words, "-b", "b", "-k", "h:1")
+
+    assert 2 == result.code
+    assert f"error: {idle}: without effect here" in result.stderr
 
 
 def test_an_option_without_its_value_is_of_the_command_that_was_typed() -> None:
