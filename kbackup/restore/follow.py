@@ -519,6 +519,7 @@ class FollowedGroups:
             return
         after = Applied(
             own.id,
+            own.cluster_id,
             {**{name: free[name] for name in found}, **own.before},
             {**own.after, **found},
             {**own.last, **{name: free[name] for name in found}},
@@ -534,7 +535,7 @@ class FollowedGroups:
         if self._own is None:
             name = following_id(self._frame.group, cluster)
             there = Applied.find(self._store, self._frame.layout, name)
-            self._own = Applied(name, {}, {}) if there is None else there
+            self._own = Applied(name, cluster.cluster_id, {}, {}) if there is None else there
         return self._own
 
     def _taken_by(

@@ -232,7 +232,9 @@ class GroupsRun:
             own = Applied.find(self._store, self._layout, following_id(view.group, cluster))
             self._confirm(planned, before, own)
             if not self._settings.dry_run:
-                self._apply(clients, planned, before, asked.id or secrets.token_hex(4))
+                sides = before, {one.name: one.offsets for one in planned}
+                name = asked.id or secrets.token_hex(4)
+                self._apply(clients, planned, Applied(name, cluster.cluster_id, *sides))
 
     def _kept_s(self) -> int | None:
         """Return for how long the target keeps the offsets of a group without members."""
@@ -348,16 +350,13 @@ class GroupsRun:
             text = f"{topic}: under its original's retention, Kafka deletes records not read by "
             yield self._summary.warn("retention", text + some(names))
 
-    def _apply(
-        self, clients: Groups, planned: Sequence[PlannedGroup], before: Standing, name: str
-    ) -> None:
+    def _apply(self, clients: Groups, planned: Sequence[PlannedGroup], applied: "Applied") -> None:
         # whether these have members only setting them tells: if one is refused, no other is set
         unseen = _unseen(clients)
-        applied = Applied(name, before, {one.name: one.offsets for one in planned})
         applied.store(self._store, self._layout)
         self._summary.facts["undo"] = applied.id
         for group in sorted(planned, key=lambda one: one.name not in unseen):
-            is_set = self._set(clients, group.name, group.offsets, before[group.name])
+            is_set = self._set(clients, group.name, group.offsets, applied.before[group.name])
             if not is_set and group.name in unseen:
                 return
 
@@ -390,10 +389,16 @@ class GroupsRun:
 
     def undo(self, name: str) -> None:
         """Set groups back to where they stood before a run of this command, or none of them."""
-        applied = Applied.read(self._store, self._layout, name)
+        applied, cluster = Applied.read(self._store, self._layout, name), self._kafka.cluster()
         if not self._settings.dry_run:
             self._summary.facts["groups"] = []
-        refused = [*_live(self._kafka.cluster(), applied.after)]
+        if applied.cluster_id not in ("", cluster.cluster_id):
+            raise RefusedError(
+                f"run {name} has set no groups here",
+                f"it has set those of cluster {applied.cluster_id}",
+                "give that cluster: -k HOST:PORT",
+            )
+        refused = [*_live(cluster, applied.after)]
         with closing(self._kafka.consumer_groups()) as clients:
             now = {group: found or {} for group, found in clients.offsets([*applied.after])}
             refused += filter(None, (applied.moved(group, now[group]) for group in applied.after))
@@ -576,12 +581,14 @@ class Applied:
     """What a run has set, and what was there.
 
     Attributes:
+        cluster_id: Where; empty where an earlier version has kept it, or the cluster has no id.
         before: Where each group stood, in all partitions.
         last: Where it stood just before, if it had been set already: it does still, where a run
             was killed in between.
     """
 
     id: str
+    cluster_id: str
     before: Standing
     after: Standing
     last: Standing = field(default_factory=dict)
@@ -589,7 +596,7 @@ class Applied:
     def store(self, store: Store, layout: Layout) -> None:
         """Store it, before anything is set: else nothing could be undone."""
         sides = {"before": self.before, "after": self.after, "last": self.last}
-        more = {"v": VERSION, "version": __version__}
+        more = {"v": VERSION, "version": __version__, "cluster_id": self.cluster_id}
         said = {name: _plain(side) for name, side in sides.items()}
         put_json(store, _key(layout, self.id), more | said)
 
@@ -612,7 +619,8 @@ class Applied:
             ) from error  # fmt: skip
 
         def made(said: Mapping[str, Any]) -> "Applied":
-            return cls(name, *(_sides(said[side]) for side in ("before", "after", "last")))
+            sides = (_sides(said[side]) for side in ("before", "after", "last"))
+            return cls(name, str(said.get("cluster_id", "")), *sides)
 
         return parse_json(key, body, made, "offsets of groups that were set", BY_HAND)
 

@@ -89,6 +89,33 @@ def test_a_group_that_has_moved_keeps_all_where_they_are(of: Restoring, now: Any
     assert (4, [], before) == (ended.exit_code, ended.facts["groups"], stood(of))
 
 
+def test_another_cluster_has_nothing_to_set_back() -> None:
+    """No group stands there, as before the run, which would look as if all had been set back."""
+    of = grouped(a=3)
+    done(of, undo=False)
+    after, of.cluster.cluster_id = stood(of), "another"
+    vars(of.cluster)["stood"] = {}
+
+    ended = done(of, undo=True)
+
+    assert (4, []) == (ended.exit_code, ended.facts["groups"])
+    of.cluster.cluster_id, vars(of.cluster)["stood"] = "cluster-here", after
+    assert 0 == done(of, undo=True).exit_code
+
+
+def test_what_an_earlier_version_has_set_is_set_back(of: Restoring) -> None:
+    """It has not kept in which cluster."""
+    done(of, undo=False)
+    (key,) = (one.key for one in of.store.list("_kbackup/groups/") if "/applied/" in one.key)
+    said = json.loads(of.store.open(key).read())
+    assert "cluster-here" == said.pop("cluster_id")
+    put_bytes(of.store, key, json.dumps(said).encode())
+
+    assert (0, ["a", "b", "c"]) == (
+        (ended := done(of, undo=True)).exit_code, ended.facts["groups"],
+    )  # fmt: skip
+
+
 def test_one_that_cannot_be_set_back_is_named_and_the_others_are(of: Restoring) -> None:
     """A consumer has joined between the look and the change."""
     done(of, undo=False)
