@@ -123,10 +123,10 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
     )
     groups = optional_text(
         "Consumer groups whose whole name matches.  Of those that have offsets in the topics; "
-        "none: a sink captures no group.",
+        "none: a sink captures no group, a drill sets none.",
         type="regular expression",
         check=check_pattern,
-        commands=SINK | {"groups"},
+        commands=SINK | {"groups", "drill"},
         example="billing.*",
         is_literal=True,
     )

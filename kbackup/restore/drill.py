@@ -33,7 +33,7 @@ from kbackup.errors import (
     counted,
 )
 from kbackup.events import Ended, Tell
-from kbackup.naming.renaming import Rename
+from kbackup.naming.renaming import Rename, matching
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.against import against_target
 from kbackup.restore.configs import COPY_CONFIG
@@ -394,14 +394,26 @@ class DrillRun:
         return True if "DELETE" in allowed else None
 
     def _captured(self, sample: Sample) -> dict[str, TopicCapture]:
-        """Return where groups stood in the topics; files that cannot be read are failures."""
+        """Return where groups stood in the topics; files that cannot be read are failures.
+
+        None of a group is left that `groups` does not choose.
+        """
         found = captured.read(self._store, self._layout, self._world.clock)
         for damage in found.damage:
             self._summary.fail(damage)
-        return captured_of(sample.sets, found.newest, sample.settings.partitions)
+        newest = captured_of(sample.sets, found.newest, sample.settings.partitions)
+        if (pattern := sample.settings.groups) is None:
+            return newest
+        groups = {row.group or "" for one in newest.values() for row in one.offsets}
+        chosen = {*matching(sorted(groups), pattern, "groups")}
+        return {
+            name: replace(one, offsets=tuple(row for row in one.offsets if row.group in chosen))
+            for name, one in newest.items()
+        }
 
     def _group_asked(self) -> GroupsAsked:
-        return GroupsAsked(renamed=f"{name_of(self._id)}_$0", id=self._id)
+        template = f"{name_of(self._id)}_$0"
+        return GroupsAsked(pattern=self._settings.groups, renamed=template, id=self._id)
 
     def _set_groups(self, sample: Sample) -> None:
         environment, beside = self._world, Summary(self._summary.run, self._summary.command)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pytest
-from backup_samples import OPTIONS
+from backup_samples import JSON, OPTIONS
 
 from kbackup.catalog import drills
 from kbackup.catalog.drills import DrillReport, Scratch
@@ -425,6 +425,23 @@ def test_values_whose_schemas_would_stay_are_refused(tmp_path: Path) -> None:
     values = rehearsing.run(extra=extra, value_converter="avro", topics="values")
 
     assert (0, 4) == (whole.exit_code, values.exit_code)
+    assert NOTHING == rehearsing.left()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "code", "groups"), [(None, 4, ["a", "b"]), ("a", 4, ["a"]), ("none", 0, [])]
+)
+def test_values_pass_where_no_group_is_chosen(
+    tmp_path: Path, chosen: str | None, code: int, groups: list[str]
+) -> None:
+    """Nothing tells where groups stood in values without offsets; earlier sinks captured them."""
+    rehearsing = Rehearsing(tmp_path)
+    rehearsing.of.backup.put("orders", 0, range(3), views=JSON)
+    rehearsing.capture(a=2, b=1)
+
+    ended = rehearsing.run(groups=chosen)
+
+    assert (code, groups) == (ended.exit_code, [each.group for each in report_of(ended).groups])
     assert NOTHING == rehearsing.left()
 
 
