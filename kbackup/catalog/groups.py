@@ -51,8 +51,9 @@ class GroupEntry:
     """One row of a capture.
 
     Attributes:
-        kind: ``topic``: the capture is of this topic.  ``offset``: where a group stood in a
-            partition.  ``unsettled``: not all that was there then is in the backup.
+        kind: ``topic``: the capture is of this topic, or of this partition of it, if the run was
+            asked for some alone.  ``offset``: where a group stood in a partition.  ``unsettled``:
+            not all that was there then is in the backup.
         taken: When offsets began to be asked for, in ms since the epoch, which tells captures
             apart.
         topic: The topic, as it is called in the bucket.
@@ -96,12 +97,17 @@ class GroupEntry:
 
 
 def _merged(rows: pa.Table) -> pa.Table:
-    """Of a topic's captures in one step of time the latest counts, whoever took it."""
+    """Of captures of the same partitions in one step of time the latest counts."""
     if not len(rows):
         return rows
     text = [rows["topic"], *(_text(rows[name]) for name in ("taken", "counter", "run"))]
     capture = pc.binary_join_element_wise(*text, "\n")
-    kept = pa.array(_kept(pc.unique(capture).to_pylist()), pa.string())
+    is_part = pc.and_(pc.equal(rows["kind"], TOPIC), pc.is_valid(rows["partition"]))
+    parts = dict[str, frozenset[int]]()
+    pairs = (column.filter(is_part).to_pylist() for column in (capture, rows["partition"]))
+    for one, partition in zip(*pairs, strict=True):
+        parts[one] = parts.get(one, frozenset()) | {partition}
+    kept = pa.array(_kept(pc.unique(capture).to_pylist(), parts), pa.string())
     is_kept = pc.is_in(capture, kept)
     rows, capture = rows.filter(is_kept), capture.filter(is_kept)
     about = [rows["kind"], *(_text(rows[name]) for name in ("group", "partition"))]
@@ -112,13 +118,13 @@ def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.fill_null(column.cast(pa.string()), "")
 
 
-def _kept(captures: Iterable[str]) -> Iterator[str]:
-    """Yield the captures that count, of all those of all topics."""
-    of_topic: defaultdict[str, list[tuple[int, int, str, str]]] = defaultdict(list)
+def _kept(captures: Iterable[str], parts: Mapping[str, frozenset[int]]) -> Iterator[str]:
+    """Yield the captures that count, of all those of all topics, or of *parts* of one."""
+    alike: defaultdict[object, list[tuple[int, int, str, str]]] = defaultdict(list)
     for text in captures:
         topic, taken, counter, run = text.split("\n", 3)
-        of_topic[topic].append((int(taken), int(counter or -1), run, text))
-    for found in of_topic.values():
+        alike[topic, parts.get(text)].append((int(taken), int(counter or -1), run, text))
+    for found in alike.values():
         newest = max(found)[0]
         steps = {}
         for one in sorted(found):
@@ -157,10 +163,11 @@ def group_stream(store: Store, layout: Layout, clock: Clock) -> Stream:
 
 @dataclass(frozen=True, slots=True)
 class TopicCapture:
-    """Where groups stood in one topic.
+    """Where groups stood in one topic, by the newest capture of each partition.
 
-    *since* is when the first capture of it that is kept was taken, in ms since the epoch; *offsets*
-    are in the order of group and partition; *unsettled* says why not all that was there is stored.
+    *topic* is of the newest of them; *since* is when the first that is kept was taken, in ms since
+    the epoch; *offsets* are in the order of group and partition; *unsettled* says why not all that
+    was there is stored.
     """
 
     topic: GroupEntry
@@ -192,29 +199,38 @@ def captures(contents: Contents, until_ms: int | None = None) -> Captures:
     rows = contents.rows
     if until_ms is not None:
         rows = rows.filter(pc.less_equal(rows["taken"], until_ms))
-    heads: dict[str, GroupEntry] = {}
+    heads: dict[tuple[str, int | None], GroupEntry] = {}
     since: dict[str, int] = {}
     for one in rows_of(GroupEntry, rows.filter(pc.equal(rows["kind"], TOPIC))):
-        heads[one.topic] = max(heads.get(one.topic, one), one, key=_order)
+        about = one.topic, one.partition
+        heads[about] = max(heads.get(about, one), one, key=_order)
         since[one.topic] = min(since.get(one.topic, one.taken), one.taken)
+    for name, partition in [*heads]:
+        whole = heads.get((name, None))
+        if partition is not None and whole and _order(whole) > _order(heads[name, partition]):
+            del heads[name, partition]
     taken = pa.array(sorted({one.taken for one in heads.values()}), pa.int64())
     offsets: defaultdict[str, list[GroupEntry]] = defaultdict(list)
     unsettled: defaultdict[str, dict[TopicPartition, str]] = defaultdict(dict)
     for one in rows_of(GroupEntry, rows.filter(pc.is_in(rows["taken"], taken))):
-        if one.topic not in heads or _order(one) != _order(heads[one.topic]):
+        head = heads.get((one.topic, one.partition)) or heads.get((one.topic, None))
+        if head is None or _order(one) != _order(head):
             continue
         if one.kind == OFFSET:
             offsets[one.topic].append(one)
         elif one.kind == UNSETTLED:
             unsettled[one.topic][one.where] = one.why or ""
+    own: defaultdict[str, list[GroupEntry]] = defaultdict(list)
+    for one in heads.values():
+        own[one.topic].append(one)
     newest = {
         name: TopicCapture(
-            head,
+            replace(max(found, key=_order), is_complete=all(one.is_complete for one in found)),
             since[name],
             tuple(sorted(offsets[name], key=lambda row: (row.group or "", row.partition or 0))),
             unsettled[name],
         )
-        for name, head in heads.items()
+        for name, found in own.items()
     }
     return Captures(newest, damage)
 

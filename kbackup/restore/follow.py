@@ -453,7 +453,8 @@ class FollowedGroups:
             return
         now = self._frame.environment.clock.steady_s()
         for name, stood in newest.items():
-            taken = tuple((topic, rows[0].taken) for topic, rows in sorted(stood.items()))
+            found = {(topic, row.taken) for topic, rows in stood.items() for row in rows}
+            taken = tuple(sorted(found))
             waiting, (done, at) = self._waiting.get(name), self._set.get(name, ((), -RENEW_S))
             if waiting is not None and (waiting.is_ahead or waiting.taken == taken):
                 continue

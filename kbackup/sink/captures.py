@@ -266,7 +266,11 @@ class GroupCaptures:
             )
             for name in sorted({where.topic for where in lacks})
         }  # fmt: skip
-        yield from heads.values()
+        if self._settings.partitions is None:
+            yield from heads.values()
+        else:
+            for where in lacks:
+                yield replace(heads[where.topic], partition=where.partition)
         for where, why in sorted(lacks.items()):
             if why:
                 yield replace(

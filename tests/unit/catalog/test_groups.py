@@ -66,6 +66,47 @@ def test_each_topic_has_its_own_newest_capture(store: MemoryStore, clock: HandCl
     assert 5 == then["orders"].offsets[0].offset
 
 
+def of_part(taken: int, partition: int, offset: int) -> list[GroupEntry]:
+    """A capture of one partition alone."""
+    return [replace(one, partition=partition) for one in capture(taken, offset=offset)]
+
+
+def test_each_partition_has_its_own_newest_capture(store: MemoryStore, clock: HandClock) -> None:
+    """That of a sink of some partitions hides no other, and is hidden by a later one of all."""
+    stream = group_stream(store, Layout("parts"), clock)
+    whole = capture(NOW - 4 * MINUTE, offset=1)
+    stream.append(table([*whole, replace(whole[1], partition=1)], GROUPS))
+    stream.append(table(of_part(NOW - 5 * MINUTE, 1, 9), GROUPS))
+    stream.append(table(of_part(NOW - 3 * MINUTE, 0, 2), GROUPS))
+    stream.append(table(of_part(NOW - 2 * MINUTE, 0, 3), GROUPS))
+    stream.append(table(of_part(NOW, 2, 5), GROUPS))
+
+    found = groups.read(store, Layout("parts"), clock)
+    then = groups.read(store, Layout("parts"), clock, until_ms=NOW - 3 * MINUTE)
+
+    assert [[(0, 3), (1, 1), (2, 5)], [(0, 2), (1, 1)]] == [
+        [(row.partition, row.offset) for row in each.newest["orders"].offsets]
+        for each in (found, then)
+    ]
+    assert (NOW, NOW - 5 * MINUTE) == (
+        found.newest["orders"].topic.taken, found.newest["orders"].since,
+    )  # fmt: skip
+
+
+def test_captures_of_some_partitions_push_out_none_of_all() -> None:
+    """Of each day the last one of either stays."""
+    day = (NOW // DAY - 20) * DAY
+    both = [*numbered(capture(day + 7, offset=1), 1).to_pylist()]
+    both += numbered(of_part(day + 8, 0, 2), 2).to_pylist()
+    both += numbered(of_part(day + 9, 0, 3), 3).to_pylist()
+    newest = [*numbered(capture(NOW), 4).to_pylist(), *numbered(of_part(NOW, 0, 1), 5).to_pylist()]
+    rows = pa.Table.from_pylist([*both, *newest], GROUPS.schema)
+
+    kept = {taken - day for taken in GROUPS.merged(rows)["taken"].to_pylist()}
+
+    assert {7, 9, NOW - day} == kept
+
+
 def test_a_year_of_minutes_costs_no_more_to_read_than_a_day() -> None:
     """Captures are thinned out as they are folded: few are kept, and the newest always."""
     half_hours = [NOW - at * 30 * MINUTE for at in range(365 * 48, 48, -1)]

@@ -1,5 +1,6 @@
 """``--follow-groups``: consumer groups of a standby that follow their captures."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,27 @@ def test_a_group_of_somebody_is_left_alone(standby: Standby, who: str) -> None:
     assert expected == stood(standby)["billing"][COPY]
     assert [] == summary["groups"]
     assert 1 == len(standby.warned("group_left_alone"))
+
+
+def test_a_capture_of_another_partition_alone_is_applied(standby: Standby) -> None:
+    """A sink of some partitions has a capture of its own, and the group's others stay."""
+    for partition in (0, 1):
+        standby.sink("orders", partition, range(5), partitions=2)
+    other = TopicPartition(COPY.topic, 1)
+    rows = [GroupEntry("topic", 1, "orders", is_complete=True)]
+    rows += [GroupEntry("offset", 1, "orders", group="a", partition=at, offset=1) for at in (0, 1)]
+    later = [replace(one, taken=2, partition=1, offset=one.offset and 3) for one in rows[:2]]
+    stream = group_stream(standby.backup.store, standby.backup.layout, standby.time)
+    stream.append(table(rows, GROUPS))
+
+    def happens(look: int) -> bool:
+        if look == 1:
+            stream.append(table(later, GROUPS))
+        return look < 3
+
+    standby.follow(happens, follow_groups=".*")
+
+    assert {COPY: GroupOffset(1, b""), other: GroupOffset(3, b"")} == stood(standby)["a"]
 
 
 def test_another_run_goes_on_over_its_own_values(standby: Standby) -> None:

@@ -63,6 +63,22 @@ def offsets(store: StoreSettings) -> dict[str | None, int | None]:
     return {} if found is None else {one.group: one.offset for one in found.offsets}
 
 
+def test_a_sink_of_some_partitions_leaves_captures_of_others(
+    kafka: FakeKafka, store: StoreSettings
+) -> None:
+    """Where groups stand in each partition is known by the newest run that had it."""
+    kafka.create("orders", 20)
+    other = TopicPartition("orders", 1)
+    kafka.consumers["billing"] = {ORDERS: GroupOffset(4, b""), other: GroupOffset(7, b"")}
+    back_up(kafka, store)
+    kafka.consumers["billing"] = {ORDERS: GroupOffset(5, b""), other: GroupOffset(8, b"")}
+    back_up(kafka, store, partitions="1")
+
+    (found,) = captured(store).newest.values()
+
+    assert [(0, 4), (1, 8)] == [(row.partition, row.offset) for row in found.offsets]
+
+
 def test_offsets_come_first_then_high_watermarks_then_records(
     kafka: FakeKafka, store: StoreSettings
 ) -> None:
