@@ -385,17 +385,24 @@ class Encryption:
             return
         ours = {one.name: one for one in self._recipients(ring)}
         key_id, data_key = secrets.token_bytes(ID_BYTES), secrets.token_bytes(KEY_BYTES)
-        now = self.clock.ms()
-        found = []
-        for name in self._current(store, ring):
-            if name.startswith(PASSPHRASE) and name not in ours:
-                _log.warning("what this run stores, the passphrase does not open: it is not here")
-                continue
-            one = ours.get(name) or by_name(name)
-            found.append(replace(wrapped_for(ring, one, key_id.hex(), data_key), run=run, time=now))
-        if not found:
+        now, seen, wrapped = self.clock.ms(), set[str](), set[str]()
+        current = self._current(store, ring)
+        while new := [name for name in current if name not in seen]:
+            seen.update(new)
+            found = []
+            for name in new:
+                if name.startswith(PASSPHRASE) and name not in ours:
+                    _log.warning("what this run stores, a passphrase that is not here cannot open")
+                    continue
+                row = wrapped_for(ring, ours.get(name) or by_name(name), key_id.hex(), data_key)
+                found.append(replace(row, run=run, time=now))
+            if found:
+                data_stream(store, self.layout, self.clock).append(table(found, KEYS))
+            wrapped.update(row.recipient for row in found)
+            # who has taken another's place meanwhile may not have seen that there is this key
+            current = self._current(store, ring)
+        if wrapped.isdisjoint(current):
             raise NoKeyError("nothing can be encrypted", "no recipient is here to wrap keys for")
-        data_stream(store, self.layout, self.clock).append(table(found, KEYS))
         ring.new = key_id, data_key
 
     def recipients(self, store: Store) -> set[str]:

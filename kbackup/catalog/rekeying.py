@@ -121,22 +121,18 @@ class KeyKeeper:
         can decrypt all that they can.  `ConfigurationError`: one is none.
         """
         ring, rows = self._unlocked(), self._known(names)
-        data = self._data_keys()
-        lost = [key_id for key_id, held in data.items() if held and not held.difference(names)]
-        left = (row for name, row in rows.items() if row.is_current and name not in names)
-        if lost or not any(is_authentic(ring.own, row) for row in left):
-            what = f"{counted(len(lost), 'data key')}" if lost else "what is stored from now on"
-            raise RefusedError(
-                f"{', '.join(names)} cannot be removed",
-                f"nobody else could decrypt {what}",
-                "add another recipient first, with a private key: kbackup keys add",
-            )
+        self._check_left(ring, names)
         now = self.encryption.clock.ms()
 
         def gone(key_id: str, name: str) -> WrappedKey:
             return authenticated(ring.own, WrappedKey(key_id, name, None, b"", time=now))
 
         self._own.append(table([gone(own_id(ring.own), name) for name in names], KEYS))
+        try:
+            data = self._check_left(ring, names)
+        except RefusedError:  # somebody else has removed others meanwhile
+            self._own.append(table([rows[name] for name in names], KEYS))
+            raise
         of_data = [gone(at, name) for at, held in data.items() for name in names if name in held]
         if of_data:
             self._data.append(table(of_data, KEYS))
@@ -187,6 +183,25 @@ class KeyKeeper:
                     f"{name[:80]!r} is no recipient", "", "kbackup keys list shows them"
                 )
         return rows
+
+    def _check_left(self, ring: Keyring, names: Sequence[str]) -> Mapping[str, set[str]]:
+        """Return for whom data keys are wrapped; `RefusedError` if *names* alone open something."""
+        data = self._data_keys()
+        left = [
+            row
+            for name, row in self._known(names).items()
+            if row.wrapped is not None and name not in names and is_authentic(ring.own, row)
+        ]
+        others = {row.recipient for row in left}
+        lost = sum(not held.isdisjoint(names) and held.isdisjoint(others) for held in data.values())
+        if lost or not any(row.is_current for row in left):
+            what = f"{counted(lost, 'data key')}" if lost else "what is stored from now on"
+            raise RefusedError(
+                f"{', '.join(names)} cannot be removed",
+                f"nobody else could decrypt {what}",
+                "add another recipient first, with a private key: kbackup keys add",
+            )
+        return data
 
     def _data_keys(self) -> dict[str, set[str]]:
         """Return for whom each data key is wrapped; what others wrote does not count, if known."""

@@ -1,8 +1,8 @@
 """Who can decrypt what after keys were added, removed and rotated."""
 
 import secrets
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -323,3 +323,86 @@ def test_what_names_no_recipient_is_said(tmp_path: Path, backed_up: Store, one: 
         recipient_of("nobody" * 99)
     with pytest.raises(ConfigurationError, match="is no recipient"):
         list(KeyKeeper(backed_up, host(tmp_path)).remove(["nobody"]))
+
+
+@contextmanager
+def meanwhile(happens: Callable[[], object], folder: str) -> Iterator[None]:
+    """Have something happen once, just before rows are added below keys/FOLDER."""
+    append, left = Stream.append, [happens]
+
+    def late(stream: Stream, rows: pa.Table) -> None:
+        if left and stream.prefix.endswith(f"/{folder}/"):
+            left.pop()()
+        append(stream, rows)
+
+    with patch.object(Stream, "append", late):
+        yield
+
+
+def test_what_a_run_stores_is_read_by_who_takes_anothers_place_as_it_begins(
+    backed_up: Store, tmp_path: Path, one: Path, two: Path
+) -> None:
+    """The run has looked for recipients, and its data key is not there yet to be wrapped."""
+    keeper = KeyKeeper(backed_up, readers(one))
+
+    with meanwhile(lambda: list(keeper.rotate(public_key(one), recipient(two))), "data"):
+        put_bytes(run(host(tmp_path), backed_up), LATER, b"second")
+
+    there = readers(two).wrap(backed_up)
+    assert (b"first", b"second") == (open_bytes(there, KEY), open_bytes(there, LATER))
+
+
+def test_two_who_remove_each_others_recipient_leave_one(
+    backed_up: Store, tmp_path: Path, one: Path, two: Path
+) -> None:
+    """Each has seen that the other one is left."""
+    list(KeyKeeper(backed_up, readers(one)).add([recipient(two)]))
+
+    def remove(path: Path) -> None:
+        list(KeyKeeper(backed_up, host(tmp_path)).remove([public_key(path)]))
+
+    with meanwhile(lambda: remove(one), "recipients"), pytest.raises(RefusedError):
+        remove(two)
+
+    assert ("current", 1, 1) == stands(backed_up)[public_key(two)]
+    assert b"first" == open_bytes(readers(two).wrap(backed_up), KEY)
+    put_bytes(run(host(tmp_path), backed_up), LATER, b"second")
+    assert b"second" == open_bytes(readers(two).wrap(backed_up), LATER)
+
+
+def test_who_was_removed_before_is_nobody_who_could_decrypt(
+    store: Store, tmp_path: Path, one: Path, two: Path
+) -> None:
+    """A run that was beginning has wrapped its data key for one that is a recipient no more."""
+    first = sinks(tmp_path, one, two)
+    first.wrap(store)
+    first.establish(store, "run")
+
+    with meanwhile(
+        lambda: list(KeyKeeper(store, host(tmp_path)).remove([public_key(one)])), "data"
+    ):
+        put_bytes(run(host(tmp_path), store), KEY, b"first")
+
+    list(KeyKeeper(store, host(tmp_path)).add([recipient(private_key(tmp_path / "three"))]))
+    with pytest.raises(RefusedError, match="nobody else could decrypt 1 data key"):
+        list(KeyKeeper(store, host(tmp_path)).remove([public_key(two)]))
+
+
+def test_a_run_begins_for_nobody_whose_passphrase_was_changed_meanwhile(
+    store: Store, tmp_path: Path
+) -> None:
+    """It has the old one alone, which opens nothing any more."""
+    for name in ("old", "new"):
+        (tmp_path / name).write_text(f"{name} passphrase\n")
+        (tmp_path / name).chmod(0o600)
+    knowing = KeyOptions(passphrase_file=str(tmp_path / "old"))
+    run(Encryption(knowing, LAYOUT, CLOCK), store)
+    [old] = stands(store)
+    keeper = KeyKeeper(store, Encryption(knowing, LAYOUT, CLOCK))
+    new = recipient_of(f"passphrase:{tmp_path / 'new'}")
+
+    with (
+        meanwhile(lambda: list(keeper.rotate(old, new)), "data"),
+        pytest.raises(NoKeyError, match="no recipient is here"),
+    ):
+        run(Encryption(knowing, LAYOUT, CLOCK), store)
