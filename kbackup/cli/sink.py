@@ -245,9 +245,9 @@ def expire_command(
 
         session = at.session
         asked = ExpireAsked(
-            older_than=None if older_than is None else _span("--older-than", older_than),
+            older_than=None if older_than is None else _age("--older-than", older_than),
             max_bytes=None if max_bytes is None else size("--max-bytes", max_bytes),
-            grace=_span("--grace", grace),
+            grace=_age("--grace", grace),
             takes_compacted=compacted,
             is_undo=undo,
         )
@@ -266,8 +266,14 @@ def expire_command(
     look("expire", "sink expire", parameters, work)
 
 
-def _span(option: str, text: str) -> timedelta:
-    return timedelta(seconds=seconds(option, text))
+def _age(option: str, text: str) -> timedelta:
+    """Return an age by which something goes: nobody means 90 seconds by ``90``."""
+    found = timedelta(seconds=seconds(option, text))
+    if found and text.strip()[-1].isdigit():
+        raise ConfigurationError(
+            f"{option} {text} has no unit", "it would be seconds", f"write {text}d, or {text}s"
+        )
+    return found
 
 
 @sink_command.command(
@@ -380,7 +386,7 @@ def abort_uploads_command(older_than: str, **parameters: Any) -> None:
     def work(at: OpenedBackup) -> None:
         from kbackup.sink.maintenance import prune  # noqa: PLC0415
 
-        older_than_s = seconds("--older-than", older_than)
+        older_than_s = _age("--older-than", older_than).total_seconds()
         at.tell(
             prune(
                 at.store,

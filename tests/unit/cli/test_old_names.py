@@ -113,6 +113,8 @@ def test_an_acceptance_of_nothing_is_an_error(folder: Path) -> None:
     [
         "accept orders:0:9-1", "accept orders", "accept --before yesterday", "accept",
         "expire --older-than soon", "expire", "abort-uploads --older-than x",
+        "expire --older-than 90", "expire --older-than 90d --grace 1",
+        "abort-uploads --older-than 7",
     ],
 )  # fmt: skip
 def test_what_is_asked_for_wrongly_is_refused_before_anybody_is_asked(
