@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from kbackup.catalog.rekeying import KeyKeeper
     from kbackup.events import Ended, Warned
+    from kbackup.naming import Layout
     from kbackup.stores import StoreSettings
 
 
@@ -359,9 +360,24 @@ def _target(at: OpenedBackup, to: str, to_config: str | None) -> "StoreSettings"
                 f"{to_config} has topics.dir={folder}", "a copy has the keys of its backup",
                 "remove it",
             )  # fmt: skip
-    if (_real(found.url), found.endpoint_url) == (_real(source.url), source.endpoint_url):
-        raise ConfigurationError(f"--to {to} is where the backup is", do="name another place")
+    places = _real(found.url), _real(source.url)
+    if found.endpoint_url == source.endpoint_url:
+        if places[0] == places[1]:
+            raise ConfigurationError(f"--to {to} is where the backup is", do="name another place")
+        if any(_holds(at.layout, *both) for both in (places, places[::-1])):
+            raise ConfigurationError(
+                f"--to {to} and the backup lie one within the other",
+                "objects of the inner one would be foreign objects of the outer one",
+                "name a place beside it",
+            )
     return found
+
+
+def _holds(layout: "Layout", outer: str, inner: str) -> bool:
+    """Whether a place is where another one's objects or records are."""
+    around = f"{outer.rstrip('/')}/"
+    below = (around + layout.prefix(), around + layout.records_prefix())
+    return f"{inner}/".startswith(below)
 
 
 def _real(url: str) -> str:

@@ -380,6 +380,21 @@ def test_the_place_of_the_backup_itself_is_refused(tmp_path: Path) -> None:
         assert (2, True) == (told.code, "is where the backup is" in told.stderr)
 
 
+@pytest.mark.parametrize("below", ["topics", "topics/copy", "_kbackup"])
+def test_a_place_among_the_backups_objects_is_refused(below: str, tmp_path: Path) -> None:
+    """They would be foreign objects of it for good; beside them there is room."""
+    there, outer, inner = tmp_path / "there", tmp_path.as_uri(), (tmp_path / below).as_uri()
+    (tmp_path / below).mkdir(parents=True)
+    there.mkdir()
+
+    for one, other in ((outer, inner), (inner, outer)):
+        told = invoke("sink", "copy", "--store-url", one, "--to", other)
+        assert (2, True) == (told.code, "lie one within the other" in told.stderr)
+    assert "one within" not in invoke(
+        "sink", "copy", "--store-url", outer, "--to", there.as_uri()
+    ).stderr  # fmt: skip
+
+
 def test_another_backup_is_refused(source: Source, target: Store) -> None:
     """A bucket with another backup's id takes nothing."""
     put_json(target, identity.key(LAYOUT), {"id": "other", "topics_dir": "topics"})
