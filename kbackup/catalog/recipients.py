@@ -112,7 +112,7 @@ class PrivateKey(PublicKey):
         from cryptography.hazmat.primitives import serialization as forms  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415
 
-        do = f"openssl genpkey -algorithm x25519 -out {path} makes one"
+        do = f"give a recipient's; openssl pkey -in {path} -out OTHER takes a passphrase away"
         try:
             found = forms.load_pem_private_key(files.read_private(path, "this key"), password=None)
         except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -345,12 +345,17 @@ def _pem_bodies(path: Path) -> list[str]:
             if (label := line.strip("-").removeprefix("BEGIN ")) != _PUBLIC:
                 why = "recipients are public keys"
                 raise ConfigurationError(f"{path} holds a {label}", why, _SHOW_PUBLIC)
+            if is_in:
+                break
             lines, is_in = [], True
         elif line.startswith("-----END"):
             bodies.append("".join(lines))
             is_in = False
         elif is_in:
             lines.append(line)
+    if is_in:
+        why = f"block {len(bodies) + 1} has no END line"
+        raise ConfigurationError(f"{path} is cut", why, "write its public keys again, all of them")
     if not bodies:
         do = "put public keys in PEM form into it, one after the other"
         raise ConfigurationError(f"{path} names no recipient", "it holds no PEM block", do)

@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
     Encoding,
     NoEncryption,
     PrivateFormat,
@@ -211,6 +212,35 @@ def test_what_is_no_key_is_said(given: dict[str, str], why: str) -> None:
 
     with pytest.raises(ConfigurationError, match=why):
         read()
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_no_recipient_is_left_out_as_its_key_is_cut(which: int, tmp_path: Path) -> None:
+    """The backup would be encrypted for the others alone."""
+    keys = (public_key(private_key(tmp_path / name)) for name in ("one", "two"))
+    blocks = [f"-----BEGIN PUBLIC KEY-----\n{key}\n-----END PUBLIC KEY-----\n" for key in keys]
+    path = tmp_path / "recipients.pem"
+    path.write_text("".join(blocks))
+    assert 2 == len([*KeyOptions(recipients_file=str(path)).public_keys()])
+
+    blocks[which] = blocks[which].partition("-----END")[0]
+    path.write_text("".join(blocks))
+    with pytest.raises(ConfigurationError, match=f"is cut: block {which + 1} has no END line"):
+        list(KeyOptions(recipients_file=str(path)).public_keys())
+
+
+def test_nobody_is_told_to_write_over_a_private_key(tmp_path: Path) -> None:
+    """One that has a passphrase may be the only one that opens the backup."""
+    path = tmp_path / "one"
+    secret = BestAvailableEncryption(b"words")
+    key = X25519PrivateKey.generate()
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret))
+    path.chmod(0o600)
+
+    with pytest.raises(ConfigurationError, match="a key without passphrase") as refused:
+        KeyOptions(identity_file=str(path)).private_key()
+    assert f"-in {path}" in refused.value.do
+    assert f"-out {path}" not in refused.value.do
 
 
 def test_a_private_key_is_not_shown_where_a_public_one_is_wanted(tmp_path: Path) -> None:
