@@ -228,16 +228,24 @@ NARROWING: Final = (
 
 
 def blanks(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
-    """Yield an error for each option that should narrow a command and is empty.
+    """Yield an error for each option that should do something and is empty.
 
-    It comes from an unset shell variable: ``-t "$TOPIC"`` would restore all topics.  In files and
-    the environment, an empty value means "not set".
+    It comes from an unset shell variable: ``-t "$TOPIC"`` would restore all topics, and
+    ``--encryption-recipients "$KEYS"`` store what anybody can read.  In files and the environment,
+    an empty value means "not set".
     """
-    for name in NARROWING:
-        value = given.get(name)
-        if value is not None and value.origin.kind == "option" and not value.text.strip(", "):
-            why = "it is empty, which would mean everything"
-            yield error("value", name, value, why, "give it a value, or leave the option out")
+    for name, value in given.items():
+        if _is_blank(name, value):
+            yield error(
+                "value", name, value, "it is empty", "give it a value, or leave the option out"
+            )
+
+
+def _is_blank(name: str, value: Value) -> bool:
+    if value.origin.kind != "option" or value.text.strip(", "):
+        return False
+    is_file = name in BY_NAME and BY_NAME[name].type == "file"
+    return is_file or name in (*NARROWING, "metrics.listen") or name.startswith("encryption.")
 
 
 def requirements(
@@ -261,8 +269,12 @@ def requirements(
             continue
         if need.name == "flush.size" and not cuts_by_number:
             continue
+        value = given.get(need.name)
+        if value is not None and _is_blank(need.name, value):
+            continue
         level = warning if need.name in elsewhere else error
-        yield level("missing", need.name, None, "it is not set", need.do)
+        why = "it is not set" if value is None else "it is empty"
+        yield level("missing", need.name, value, why, need.do)
 
 
 def _has(given: Mapping[str, Value], *names: str) -> bool:

@@ -203,12 +203,48 @@ def test_pad_width_zero_acts_as_one(write: Write) -> None:
         ("from_offset", ""),
         ("rename", ""),
         ("rename_regex", ""),
+        ("summary_file", ""),
+        ("metrics_file", ""),
+        ("metrics_listen", ""),
+        ("log_file", ""),
+        ("encryption_identity_file", ""),
     ],
 )
 def test_an_empty_option_never_stands_for_everything(option: str, text: object) -> None:
     """A restore whose shell variable was empty is refused, and does not restore all there is."""
     with pytest.raises(ConfigurationError, match="it is empty"):
         load("restore", bootstrap_servers="h:1", s3_bucket_name="b", **{option: text})
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("encryption_recipients", ("",)),
+        ("encryption_recipients_file", ""),
+        ("encryption_key_file", ""),
+        ("encryption_phrase_file", ""),
+        ("encryption_kms_key", ""),
+    ],
+)
+def test_an_empty_option_does_not_leave_a_backup_unencrypted(option: str, text: object) -> None:
+    """``--encryption-recipients "$KEYS"`` asks for encryption, even if nobody set KEYS."""
+    given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "topics": ("t",), option: text}
+    with pytest.raises(ConfigurationError, match="it is empty"):
+        load("sink", **given)
+
+
+@pytest.mark.parametrize(
+    ("option", "text"), [("topics", ("",)), ("s3_bucket_name", ""), ("bootstrap_servers", "")]
+)
+def test_an_empty_option_that_is_required_is_named_once_and_as_empty(
+    option: str, text: object
+) -> None:
+    """Whoever typed it does not read that it is not set."""
+    given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "topics": ("t",), option: text}
+    with pytest.raises(ConfigurationError) as caught:
+        load("sink", **given)
+
+    assert ["it is empty"] == [each["why"] for each in caught.value.place["errors"]]
 
 
 def test_nothing_in_a_file_stands_for_not_set(write: Write) -> None:
