@@ -3,6 +3,7 @@
 import difflib
 import itertools
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -444,7 +445,8 @@ def _read(option: str, text: str, read: Callable[[str], T], noun: str) -> T:
     try:
         return read(text)
     except ValueError as error:
-        raise ConfigurationError(f"{option} {text} is not a {noun}", str(error)) from error
+        what = f"{option} {shlex.quote(text)} is not a {noun}"
+        raise ConfigurationError(what, str(error)) from error
 
 
 _SWITCHES: Final = frozenset({"json", "quiet", "summary_file", "log_file"})
@@ -509,7 +511,7 @@ def explained(error: click.UsageError, path: str) -> ConfigurationError:
                 do = f"if it is a topic: {path} -t {error.word}; else see {path} --help"
             return ConfigurationError(f"{path} has no command {error.word!r}", why, do)
         case click.NoSuchOption():
-            near = ["--help"] if error.option_name == "-h" else error.possibilities or []
+            near = ["--help"] if error.option_name == "-h" else _near(error)
             why = _used_elsewhere(error.option_name, error.ctx)
             do = f"did you mean {near[0]}?" if near and not why else listed
             return ConfigurationError(f"{path} has no option {error.option_name}", why, do)
@@ -528,6 +530,13 @@ def explained(error: click.UsageError, path: str) -> ConfigurationError:
         case _:
             said = _sentence(error.format_message())
             return ConfigurationError(f"{path} cannot be run as typed", said, f"see {path} --help")
+
+
+def _near(error: click.NoSuchOption) -> list[str]:
+    """Return what click finds near; the dashes, which all options have, make nothing near."""
+    word = error.option_name.lstrip("-")
+    by_word = {found.lstrip("-"): found for found in error.possibilities or ()}
+    return [by_word[near] for near in difflib.get_close_matches(word, by_word, 1)]
 
 
 def _used_elsewhere(option: str, ctx: click.Context | None) -> str:

@@ -182,6 +182,11 @@ def test_arrow_gives_memory_back_unless_another_pool_is_asked_for(
         ),
         pytest.param(["doctor", "--write-prob"], "did you mean --write-probe?", id="own option"),
         pytest.param(
+            ["sink", "ddl", "--dialect", "hive"],
+            "kbackup sink ddl --help-all lists what it has",
+            id="near by its dashes alone",
+        ),
+        pytest.param(
             ["restore", "list", "--part", "1/7"],
             "why: it is an option of kbackup restore verify do: kbackup restore list --help",
             id="of another command",
