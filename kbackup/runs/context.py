@@ -19,7 +19,7 @@ from kbackup.catalog.keys import Encryption
 from kbackup.clock import Clock, SystemClock
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, NoKeyError, RefusedError
-from kbackup.events import Ended, Event, Tell, from_json
+from kbackup.events import NO_TOPIC, Ended, Event, Tell, Warned, from_json
 from kbackup.kafka import Cluster, Connection
 from kbackup.naming import Layout
 from kbackup.runs import history, wiring
@@ -327,6 +327,12 @@ class RunContext:
         metrics: AbstractContextManager[object],
     ) -> None:
         cluster, store = self.environment.kafka.cluster(), open_store(self.environment.store)
+        if self._comes_before_keys(store):
+            self._tell_waiting()
+        while self._comes_before_keys(store):
+            if self.stop.event.wait(self.settings.s3_poll_interval_ms / 1000):
+                return
+            store = open_store(self.environment.store)
         self._identify(command, cluster, store)
         self._check_encryption(store)
         if self.settings.dry_run:
@@ -363,6 +369,26 @@ class RunContext:
             if is_sink and not self.backup.id:
                 identity.check_apart(store, self.layout)
         self.group = command.group(cluster, self.backup)
+
+    def _comes_before_keys(self, store: Store) -> bool:
+        """Whether a restore that follows was started before the first run of an encrypted backup.
+
+        Where anything is stored, keys have to be there.
+        """
+        encryption, settings = self._encryption, self.settings
+        return (
+            encryption is not None
+            and encryption.ring is None
+            and self.summary.command == "restore"
+            and settings.follow
+            and not settings.dry_run
+            and not any(store.list(self.layout.prefix()))
+        )
+
+    def _tell_waiting(self) -> None:
+        place = f"{self.settings.url}/{self.settings.topics_dir}"
+        text = f"waiting for the first backup in {place}, which makes its keys"
+        self.tell(Warned(NO_TOPIC, text, run=self.run))
 
     def _check_encryption(self, store: Store) -> None:
         """See to it that what is stored is encrypted, and what is read can be, before either."""

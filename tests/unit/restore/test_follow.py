@@ -2,21 +2,31 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from backup_samples import JSON, SIBLINGS
 
-from kbackup.errors import StoreError
+from kbackup.errors import NoKeyError, StoreError
 from kbackup.events import to_json
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
+from kbackup.runs.context import Environment, Stop
 from kbackup.runs.report import HeldUp, Summary
 from kbackup.runs.status import RESTORE, ThisRestore, status
+from kbackup.sink.run import SinkRun
+from kbackup.stores import StoreSettings, open_store
 from kbackup.stores.memory import MemoryStore
+from tests.support.configurations import load
 from tests.support.ended import ended
+from tests.support.fake_kafka import FakeKafka
+from tests.support.hand_clock import HandClock
+from tests.support.in_threads import InThreads
 from tests.support.standby import Standby, codes
 from tests.support.target import MARKER, CrashError, values
+from tests.unit.catalog.test_keys import private_key, readers, sinks
 
 TERMINATED = 143
 COPY_1 = "copy_of_orders", 1
@@ -206,6 +216,56 @@ def test_an_empty_bucket_is_waited_at(standby: Standby) -> None:
     assert ["waiting for orders in s3://b/topics"] == standby.warned("no_topic")
     assert (143, []) == (summary["exit_code"], summary["warnings"])
     assert values(range(3)) == standby.target.values("copy_of_orders")
+
+
+def test_the_first_run_of_an_encrypted_backup_is_waited_for(
+    standby: Standby, tmp_path: Path
+) -> None:
+    """Its keys come with it; the standby opens them then, and restores."""
+    key, kafka = private_key(tmp_path / "identity.pem"), FakeKafka()
+    kafka.create("orders", 12)
+    place = StoreSettings(f"memory://{uuid4()}")
+
+    def happens(look: int) -> bool:
+        if look == 3:
+            there = replace(place, wrapper=sinks(tmp_path, key))
+            environment = Environment(kafka, there, InThreads(), HandClock())  # type: ignore[arg-type]
+            given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True}
+            settings = load("sink", topics=["orders"], **given).settings
+            assert 0 == SinkRun(settings, lambda _: None, Stop(), environment)().exit_code
+        return look < 6
+
+    summary = standby.follow(
+        happens, store=replace(place, wrapper=readers(key)), topics_regex="orders"
+    )
+
+    text = "waiting for the first backup in s3://b/topics, which makes its keys"
+    assert [text] == standby.warned("no_topic")
+    assert (143, 12) == (summary["exit_code"], summary["records"])
+
+
+def test_a_standby_that_is_stopped_before_there_are_keys_ends_as_stopped(
+    standby: Standby, tmp_path: Path
+) -> None:
+    """It has begun nothing, and stores nothing."""
+    key, place = private_key(tmp_path / "identity.pem"), StoreSettings(f"memory://{uuid4()}")
+
+    summary = standby.follow(
+        lambda look: look < 2, store=replace(place, wrapper=readers(key)), topics_regex="orders"
+    )
+
+    assert (143, "stopped") == (summary["exit_code"], summary["result"])
+    assert [] == list(open_store(place).list(""))
+
+
+def test_objects_whose_keys_are_gone_are_not_waited_at(standby: Standby, tmp_path: Path) -> None:
+    """Or that never had any: keys do not come to what is there."""
+    key = private_key(tmp_path / "identity.pem")
+    standby.sink("orders", 0, range(3))
+    there = replace(standby.backup.settings, wrapper=readers(key))
+
+    with pytest.raises(NoKeyError, match="the backup has no keys"):
+        standby.follow(lambda look: look < 2, store=there)
 
 
 def test_status_says_up_to_when_the_standby_is_complete(standby: Standby) -> None:
