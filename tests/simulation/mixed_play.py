@@ -375,6 +375,15 @@ class MixedPlay(MixedStage):
         self.sink(process, topics="alpha", group="a", flush_size="5", **self._locking)
         self._restore(rng)
 
+    def _take_over(self, rng: Random) -> None:
+        """A sink of full records goes on where the connector's group stands, and may die."""
+        for where, offset in self._connected.items():
+            self.kafka.groups.setdefault("a", {})[where] = Position(offset)
+        for at in (rng.choice((0, 0, rng.randint(10, 60))), 0):
+            process = self._host(rng, Script(dies_at=at))
+            self.sink(process, topics="alpha", group="a", flush_size="5", **self._locking)
+        self._restore(rng)
+
     def _hang(self, rng: Random) -> None:
         """A transaction is open for longer than one may be."""
         self._open(rng)

@@ -45,6 +45,7 @@ class Mixture:
     has_sides: bool = False
     is_raw: bool = False  # whether restores send batches as they are stored, however small
     is_encrypted: bool = False  # whether kbackup encrypts, beside what a connector stores as it is
+    is_transformed: bool = False  # whether the connector changes values, and leaves records out
 
     @property
     def has_schemas(self) -> bool:
@@ -111,4 +112,15 @@ def _varied(seed: int, mixture: Mixture, steps: list[Step]) -> tuple[Mixture, li
     for kind, chance in _LATER.items():
         if rng.random() < chance:
             steps.insert(rng.randint(2, len(steps) - 1), Step(kind, rng.randrange(10**6)))
-    return mixture, steps
+    return _transformed(seed, mixture, steps)
+
+
+def _transformed(seed: int, mixture: Mixture, steps: list[Step]) -> tuple[Mixture, list[Step]]:
+    """Let some connectors have transforms, and sinks of full records take over from them."""
+    rng = Random(f"transforms of mixture {seed}")
+    if not mixture.is_connected or rng.random() < 0.5:
+        return mixture, steps
+    for at in range(rng.randint(1, 2)):
+        begin = 2 if not at else rng.randint(3, len(steps) - 1)
+        steps.insert(begin, Step("take over", rng.randrange(10**6)))
+    return replace(mixture, is_transformed=True), steps

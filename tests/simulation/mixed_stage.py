@@ -209,6 +209,8 @@ class MixedStage(Stage):
     ) -> None:
         if not rows:
             return
+        if self.mixture.is_transformed and ending != ".avro":
+            rows = self._transform(rows)
         name = f"{where.topic}+{where.partition}+{rows[0].offset:010d}{ending}"
         body = b"".join((row.value or b"") + b"\n" for row in rows)
         if ending.endswith(".gz"):
@@ -221,6 +223,12 @@ class MixedStage(Stage):
         key = f"topics/{where.topic}/{directory}/{name}"
         self._take_away(key)  # as the connector replaces what it finds
         self.bucket.put(key, body, {}, by="person")
+
+    def _transform(self, rows: Sequence[Row]) -> list[Row]:
+        """Change values, and leave some out: those are in the bucket only if kbackup has them."""
+        kept = [row for row in rows if row is rows[0] or row.offset % 7 not in (3, 4)]
+        self.excused |= {named(row.value) for row in rows} - {named(row.value) for row in kept}
+        return [row._replace(value=b'{"was":"%s"}' % named(row.value)) for row in kept]
 
     def _take_away(self, key: str) -> None:
         """Ask for the records of an object no more: it is `verify` that names them."""
