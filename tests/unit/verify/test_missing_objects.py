@@ -1,7 +1,9 @@
 """Objects and siblings that are gone are missed."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 
 import pytest
@@ -26,6 +28,24 @@ from kbackup.runs.known import BackupState, listed
 from kbackup.verify.run import Notes
 from tests.support.target import Restoring
 from tests.support.verified import LAYOUTS, Verified, offsets
+
+
+class Together:
+    """A store that lets requests for what objects say wait for each other, for a moment."""
+
+    def __init__(self, store: Any, parties: int) -> None:
+        self._store, self._barrier = store, Barrier(parties)
+        self.most = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def head(self, key: str) -> Any:
+        """What an object says, once others are asked too."""
+        with suppress(BrokenBarrierError):
+            self._barrier.wait(0.5)
+            self.most = self._barrier.parties
+        return self._store.head(key)
 
 
 @pytest.mark.parametrize("deep", [pytest.param(False, id="names"), pytest.param(True, id="deep")])
@@ -193,6 +213,21 @@ def test_siblings_that_were_switched_on_or_off_are_no_loss(views: Any) -> None:
     for deep in (False, True):
         verified = Verified(backup, deep=deep)
         assert (0, []) == (verified.exit_code, verified.errors)
+
+
+def test_many_objects_are_asked_at_once_which_siblings_they_had() -> None:
+    """A ledger that was made anew does not say it, so each of them costs a request."""
+    backup = Backup()
+    cuts = [range(at, at + 1) for at in range(8)]
+    backup.put("orders", 0, *cuts[:6], views=JSON)
+    backup.put("orders", 0, *cuts[6:], views=SIBLINGS)
+    found = list_backup(backup.store, backup.layout, OPTIONS)
+    backup.entries["orders"] = listed(backup.store, found, "orders")
+    store = Together(backup.store, 6)
+
+    verified = Verified(backup, store=store)
+
+    assert (0, 6) == (verified.exit_code, store.most)
 
 
 def test_a_missing_sibling_is_not_a_missing_object_too() -> None:
