@@ -27,8 +27,8 @@ import pyarrow as pa
 
 from kbackup.errors import AuditError
 from kbackup.kafka import Cluster, Connection, NewTopic, Position, Topic, Writer, create_topic
-from kbackup.records import SCHEMA, TimestampType, TopicPartition
-from kbackup.runs.compare import Difference, in_order, replaced
+from kbackup.records import SCHEMA, TimestampType, TopicPartition, replaced
+from kbackup.runs.compare import Difference, in_order
 
 BATCH_RECORDS: Final = 5_000
 """The most records of a batch."""
