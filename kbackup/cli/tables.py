@@ -410,7 +410,7 @@ def sink_plan_count(partitions: Sequence[PartitionRow]) -> str:
 
 TOPICS: Final = (
     *_PLACE,
-    Column("format", lambda row: row.format or UNKNOWN),
+    Column("format", lambda row: row.format or UNKNOWN, is_whole=True),
     *(replace(each, is_spared=True) for each in _numbers("objects")),
     *_numbers("first", "last", "records"),
     _bytes("stored"),

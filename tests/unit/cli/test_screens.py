@@ -78,6 +78,20 @@ def test_what_is_copied_from_a_screen_is_whole(told: Any, show: Any, name: str, 
     assert [] == [word for word in words.split() if word not in shown.stdout.split()]
 
 
+def test_the_usual_format_is_not_taken_apart(told: Any, show: Any) -> None:
+    """``restore list`` of what a sink stores by default has one line a partition."""
+    each = told("restore-list")
+    events = [
+        replace(event, format="parquet/zstd") if isinstance(event, StoredPartition) else event
+        for event in each.events
+    ]
+    count = sum(isinstance(event, StoredPartition) for event in events)
+
+    shown = {at: show(each.command, events, each.ended(), width=at).stdout for at in range(80, 121)}
+
+    assert [] == [at for at, text in shown.items() if text.count("parquet/zstd") != count]
+
+
 def test_a_name_wider_than_the_screen_is_folded(told: Any, show: Any) -> None:
     """A table remains a table, though a topic has a name of 100 characters."""
     each = told("restore-list")
