@@ -182,7 +182,7 @@ def status(
     past: list[PastRun] = []
     rows = success = newest = None
     words = set(asked.words)
-    groups, targets, others = set[str](), set[str](), set[str]()
+    groups, targets, others = dict[str, str](), set[str](), set[str]()
     kept = history.kept_successes(store, layout) if of.keeps_success else {}
     left = (
         record
@@ -197,7 +197,7 @@ def status(
                 whose = f"{whose} into {record.target}"
             others |= set() if restore is None else {str(whose)}
             continue
-        groups.add(str(record.group))
+        groups.setdefault(str(record.group), _shown(record))
         if record.target is not None and not any(map(record.wrote_to, targets)):
             targets.add(record.target)
         newest = newest or record
@@ -239,12 +239,18 @@ def status(
     return summary.finish()
 
 
-def _refuse_several(groups: Collection[str], targets: Collection[str]) -> None:
+def _shown(record: history.RunRecord) -> str:
+    """Return a restore as who has begun several knows it: by what it has written, and when."""
+    into = sorted({row.target or row.where.topic for row in record.rows})
+    return f"{record.group} ({', '.join([record.run, *([some(into)] if into else [])])})"
+
+
+def _refuse_several(groups: Mapping[str, str], targets: Collection[str]) -> None:
     if len(groups) > 1:
         raise ConfigurationError(
-            f"restores of {len(groups)} consumer groups were found: {', '.join(sorted(groups))}",
+            f"restores of {len(groups)} consumer groups were found: {'; '.join(groups.values())}",
             "each may have a target of its own",
-            "name one of them with --of-group",
+            "give the options that one of them had, such as --rename, or its group: --of-group",
         )
     if len(targets) > 1:
         raise ConfigurationError(

@@ -147,6 +147,7 @@ def test_the_status_of_a_restore_is_that_of_its_configuration(
 
     assert exit_code == result.exit_code, result.output
     assert (exit_code == 2) == ("restores of 2 consumer groups were found" in result.output)
+    assert (exit_code == 2) == (f"night ({run.run}, orders)" in " ".join(result.output.split()))
 
 
 def test_status_says_why_metrics_cannot_be_written(tmp_path: Path) -> None:

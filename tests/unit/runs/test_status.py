@@ -327,10 +327,12 @@ def test_a_partition_maps_groups_are_those_of_its_restore(
 
 def test_restores_into_two_clusters_do_not_stand_for_each_other(store: MemoryStore) -> None:
     """Where restores of several groups have run, one of them has to be named."""
-    put_back(store, 0.1)
-    put_back(store, 3, group="drill")
+    one = put_back(store, 0.1)
+    two = put_back(store, 3, group="drill", partitions=[ROW | {"target": "copy"}])
 
-    with pytest.raises(ConfigurationError, match="found: drill, standby"):
+    with pytest.raises(
+        ConfigurationError, match=rf"found: standby \({one}\); drill \({two}, copy\)"
+    ):
         look(store, HOUR, of=RESTORE)
     found = [
         look(store, HOUR, of=RESTORE, restore=of_group(group))
