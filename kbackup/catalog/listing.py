@@ -533,9 +533,9 @@ def nothing_there(asked: Asked, there: Collection[str], place: str) -> Incomplet
     asked.check_exclusion(there)
     place = place or "the bucket"
     return IncompleteBackupError(
-        f"there is no backup under {place}",
-        "the listing shows no object of a topic that was asked for",
-        "check topics.dir, the bucket and topics.regex",
+        f"there is no backup under {place}, or nothing of what was asked for",
+        "the listing shows no object of such a topic and partition",
+        "check topics.dir, the bucket, topics.regex and partitions",
     )
 
 

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 import kbackup
 from kbackup import native_build
-from kbackup.errors import ConfigurationError
+from kbackup.errors import ConfigurationError, some
 from kbackup.options import read_days, read_duration, read_size
 
 if TYPE_CHECKING:
@@ -546,7 +546,9 @@ def _used_elsewhere(option: str, ctx: click.Context | None) -> str:
             return f"{found.name} has no effect there; it may stay in a configuration file"
     commands = () if ctx is None else _commands(ctx.find_root())
     having = [path for path, each in commands if any(option in of.opts for of in each.params)]
-    return f"it is an option of {' and '.join(having)}" if having else ""
+    if not having:
+        return ""
+    return f"it is an option of {some(having, 3) if having[2:] else ' and '.join(having)}"
 
 
 def _commands(above: click.Context) -> Iterator[tuple[str, click.Command]]:

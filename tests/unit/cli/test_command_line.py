@@ -197,6 +197,11 @@ def test_arrow_gives_memory_back_unless_another_pool_is_asked_for(
             id="of two others",
         ),
         pytest.param(
+            ["sink", "reindex", "--dry-run"],
+            "option of kbackup sink run, kbackup sink repair, kbackup sink expire and 9 more do:",
+            id="of many others",
+        ),
+        pytest.param(
             ["sink", "status", "--flush-size", "3"],
             "may stay in a configuration file do: kbackup sink status --help",
             id="a property of others",

@@ -192,3 +192,15 @@ def test_cat_shows_times_in_utc(more: list[str], expected: str, tmp_path: Path) 
     words = ["restore", "cat", "orders", "--store-url", f"file://{tmp_path}", *more]
 
     assert expected == CliRunner().invoke(root, words, prog_name="kbackup").stdout
+
+
+def test_a_partition_that_is_not_there_does_not_deny_the_backup(tmp_path: Path) -> None:
+    """Who mistypes --partitions does not go and look for another bucket."""
+    Backup.in_folder(tmp_path).put("orders", 0, range(5))
+    words = ["restore", "verify", "--store-url", f"file://{tmp_path}", "--partitions", "7"]
+
+    result = CliRunner().invoke(root, words)
+
+    assert 7 == result.exit_code
+    assert "or nothing of what was asked for" in result.output
+    assert "topics.regex and partitions" in result.output
