@@ -211,17 +211,15 @@ class AccessRun:
         chosen = {*(choice := self._settings.asked).topics(topics)}
         if choice.pattern is None:
             chosen.update(choice.left_out(topics).internal)
-        named = [
-            (replace(one, name=self._name(one, asked)), one.name)
-            for one in bundle.acls or ()
-            if one.resource_type != "TOPIC"
-            or one.pattern != "LITERAL"
-            or one.name in chosen | {"*"}
-        ]
         judge = _Judge(bundle, there, here, users)
+        named = [(replace(one, name=self._name(one, asked)), one) for one in bundle.acls or ()]
         for acl, source in sorted(named, key=lambda each: (each[0].permission != "DENY", each)):
+            is_other = source.resource_type == "TOPIC" and source.pattern == "LITERAL"
+            if is_other and source.name not in chosen | {"*"}:
+                judge.leave_out(acl, source)
+                continue
             action, note = judge(acl, source)
-            yield AclPlanned(acl, source, action, note, self._taken.get("acls"))
+            yield AclPlanned(acl, source.name, action, note, self._taken.get("acls"))
 
     def _name(self, acl: Acl, asked: AccessAsked) -> str:
         """Return what the resource of an ACL is called in the target."""
@@ -301,7 +299,10 @@ _FIRST: Final = "first ACL of this resource"
 
 
 class _Judge:
-    """Says of each ACL what is done with it, and what a person should look at."""
+    """Says of each ACL what is done with it, and what a person should look at.
+
+    Those that deny come first: what one of them that is left out limits is not allowed.
+    """
 
     def __init__(
         self,
@@ -311,10 +312,7 @@ class _Judge:
         users: Sequence[UserPlanned],
     ) -> None:
         self._there = there
-        self._denied = [
-            one for one in bundle.acls or ()
-            if one.permission == "DENY" and one.pattern == "PREFIXED" and one not in there
-        ]  # fmt: skip
+        self._denied: list[Acl] = []  # that are left out, by their original names
         self._captured = {user.name for user in bundle.users or ()}
         self._known = {each.user.name for each in users if each.action != "left"}
         self._has_users = bool(users)
@@ -323,19 +321,25 @@ class _Judge:
         shown = None if now is None or now.is_default else now.value
         self._is_mapped_alike = rules == shown
 
-    def __call__(self, acl: Acl, source: str) -> tuple[Action, str]:
-        """Return what is done with an ACL, once called *source*, and what is to be said of it."""
+    def leave_out(self, acl: Acl, source: Acl) -> None:
+        """Note an ACL that is not added, and what it was in the original."""
+        if acl.permission == "DENY" and not {acl, source}.intersection(self._there):
+            self._denied.append(source)
+
+    def __call__(self, acl: Acl, source: Acl) -> tuple[Action, str]:
+        """Return what is done with an ACL, once *source*, and what is to be said of it."""
         if acl in self._there:
             return "there", ""
         if "UNKNOWN" in (acl.resource_type, acl.operation, acl.pattern):
+            self.leave_out(acl, source)
             return "left", "Kafka's client has no word for it: add it by hand (kafka-acls)"
         if acl.pattern != "LITERAL":
+            self.leave_out(acl, source)
             return "left", "no renaming follows a prefix: add it by hand (kafka-acls)"
         if acl.permission == "ALLOW" and any(
-            _limits(deny, replace(acl, name=source)) and not self._has(deny, acl)
-            for deny in self._denied
+            _limits(deny, source) and not self._has(deny, acl) for deny in self._denied
         ):
-            return "left", "a prefix that is denied limits it: add that by hand first, then this"
+            return "left", "one that denies and is left out limits it: add that first, then this"
         notes = [*self._doubts(acl)]
         if not any(_covers(one, acl) for one in self._there):
             notes.insert(0, _FIRST)
@@ -343,8 +347,8 @@ class _Judge:
 
     def _has(self, deny: Acl, acl: Acl) -> bool:
         """Whether somebody has added what denies, for whatever prefix stands for its own here."""
-        return any(replace(one, name=deny.name) == deny and _limits(one, acl)
-                   for one in self._there)  # fmt: skip
+        alike = [one for one in self._there if replace(one, name=deny.name) == deny]
+        return deny.pattern == "PREFIXED" and any(_limits(one, acl) for one in alike)
 
     def _doubts(self, acl: Acl) -> Iterator[str]:
         """Yield why a host or principal may be none here."""
@@ -369,8 +373,10 @@ def _covers(there: Acl, acl: Acl) -> bool:
 
 
 def _limits(deny: Acl, allow: Acl) -> bool:
-    """Whether what is denied for a prefix is part of what an entry allows."""
-    is_about = allow.name == "*" or allow.name.startswith(deny.name)
+    """Whether what is denied is part of what an entry for one name, or all, allows."""
+    is_prefix = deny.pattern == "PREFIXED"
+    is_named = allow.name.startswith(deny.name) if is_prefix else deny.name in (allow.name, "*")
+    is_about = is_named or allow.name == "*"
     pairs = (
         (deny.principal, allow.principal, "User:*"),
         (deny.host, allow.host, "*"),

@@ -201,6 +201,36 @@ def test_what_a_prefix_is_denied_of_is_not_allowed_before_it(allow: Acl, is_limi
     assert {"ALLOW", "DENY"} == {one.permission for one in of.cluster.who.entries or ()}
 
 
+@pytest.mark.parametrize(
+    ("deny", "allow", "is_limited"),
+    [
+        ({}, {}, True),
+        ({}, {"principal": "User:*"}, True),
+        ({}, {"name": "orders"}, False),
+        ({}, {"operation": "WRITE"}, False),
+        ({"name": "orders", "operation": "UNKNOWN"}, {"operation": "ALL"}, True),
+        ({"name": "orders", "operation": "UNKNOWN"}, {}, False),
+        ({"name": "*", "operation": "UNKNOWN"}, {"name": "orders", "operation": "ALL"}, True),
+    ],
+)
+def test_what_is_denied_and_left_out_limits_what_is_allowed(
+    deny: dict[str, str], allow: dict[str, str], is_limited: bool
+) -> None:
+    """Of a topic that was not asked for, or in a word that the client lacks: 3, until it is."""
+    denies = replace(READS, **{"name": "secret", "permission": "DENY", **deny})
+    allows = replace(ALL_TOPICS, **allow)
+    of = Restoring((denies, allows))
+    of.run(topics="orders", rename_prefix="copy_of_")
+    added, code = {one.permission for one in of.cluster.who.entries or ()}, of.summary.exit_code()
+
+    of.cluster.who.entries = {denies}
+    of.run(topics="orders", rename_prefix="copy_of_")
+
+    assert added == (set() if is_limited else {"ALLOW"})
+    assert 3 == code or not is_limited
+    assert {"ALLOW", "DENY"} == {one.permission for one in of.cluster.who.entries or ()}
+
+
 def test_what_the_client_has_no_word_for_is_left() -> None:
     """An operation of a later Kafka is not taken for another one."""
     of = Restoring((replace(READS, operation="UNKNOWN"),))
