@@ -231,7 +231,7 @@ class Restored:
             raise RefusedError(
                 f"{at} has not been restored from {where} by this restore",
                 f"group {group} has no position there",
-                "give --rename, --group, times and offsets as the restore was given them",
+                "give --rename, --group, times, offsets and transforms as the restore was given",
                 **at.place,
             )  # fmt: skip
         position, lane = read
