@@ -1016,9 +1016,9 @@ def _remaining(ended: "Ended", loaded: Loaded) -> "list[NextCommand]":
             _line("configs", configs_command),
         ),
     ]
-    if ended.facts.get("captured"):
+    if ended.facts.get("captured"):  # before the settings: it says whose unread records they delete
         purpose = "let its consumer groups go on where they stood:"
-        found.append((purpose, _line("groups", groups_command)))
+        found.insert(1, (purpose, _line("groups", groups_command)))
     if ended.facts.get("access"):
         purpose = "let its users and applications in, as ACLs of the original did:"
         found.insert(0, (purpose, _line("access", access_command)))

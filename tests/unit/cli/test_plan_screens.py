@@ -151,8 +151,8 @@ def test_the_commands_that_remain_stand_in_the_order_of_a_recovery(
     ]
     if has_schemas:
         schemas = f"kbackup restore list --schemas {place}"
+        expected.insert(1, expected[-1].replace("configs", "groups"))
         expected[:0] = [schemas, f"kbackup restore access {written}"]
-        expected.append(expected[-1].replace("configs", "groups"))
     assert expected == [each.command for each in remaining]
     assert remaining[0].purpose.startswith("with KBACKUP_SASL_PASSWORD set as here, ")
     assert expected == [line.strip() for line in shown if line.startswith("  kbackup")]
