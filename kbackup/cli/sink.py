@@ -324,7 +324,7 @@ def copy_command(to: str, to_config: str | None, **parameters: Any) -> None:
 
 def _target(at: OpenedBackup, to: str, to_config: str | None) -> "StoreSettings":
     from kbackup.config import loading  # noqa: PLC0415
-    from kbackup.config.settings import PLACES  # noqa: PLC0415
+    from kbackup.config.settings import PLACES, PROPERTIES  # noqa: PLC0415
     from kbackup.runs import wiring  # noqa: PLC0415
     from kbackup.stores import StoreSettings  # noqa: PLC0415
 
@@ -348,7 +348,6 @@ def _target(at: OpenedBackup, to: str, to_config: str | None) -> "StoreSettings"
     else:
         loaded = loading.load("copy", options=given, files=[Path(to_config)], environ={})
         found = wiring.store_settings(loaded.settings)
-        found = StoreSettings(found.url, found.endpoint_url, found.options)
         if found.url != to:
             raise ConfigurationError(
                 f"{to_config} names another place than --to", f"it is {found.url}",
@@ -360,6 +359,8 @@ def _target(at: OpenedBackup, to: str, to_config: str | None) -> "StoreSettings"
                 f"{to_config} has topics.dir={folder}", "a copy has the keys of its backup",
                 "remove it",
             )  # fmt: skip
+    stored = {one.name for one in PROPERTIES if "sink" in one.commands}  # not how a copy is read
+    options = {name: value for name, value in found.options.items() if name in stored}
     places = _real(found.url), _real(source.url)
     if found.endpoint_url == source.endpoint_url:
         if places[0] == places[1]:
@@ -370,7 +371,7 @@ def _target(at: OpenedBackup, to: str, to_config: str | None) -> "StoreSettings"
                 "objects of the inner one would be foreign objects of the outer one",
                 "name a place beside it",
             )
-    return found
+    return StoreSettings(found.url, found.endpoint_url, options)
 
 
 def _holds(layout: "Layout", outer: str, inner: str) -> bool:

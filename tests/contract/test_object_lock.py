@@ -171,6 +171,14 @@ def test_what_was_deleted_and_overwritten_is_restored_whole(locked: Locked) -> N
     listed = locked.typed("restore", "list", "-X", f"{AS_OF}={before}").stdout
     assert "35" in listed
 
+    clean, held = f"clean-{uuid4().hex[:8]}", locked.there()
+    locked.client.create_bucket(Bucket=clean)
+    told = locked.typed("sink", "copy", "--to", f"s3://{clean}", "-X", f"{AS_OF}={before}")
+    assert (0, "", held) == (told.code, told.stderr, locked.there())
+    locked.bucket = clean
+    assert 0 == locked.typed("restore", "verify").code
+    assert (0, wanted) == locked.restored()
+
 
 def test_what_is_no_more_what_was_stored_is_named(locked: Locked) -> None:
     """Its current version is a delete marker, or not ours: of another size, or of the same."""

@@ -206,6 +206,7 @@ class S3Store(S3Bucket):
         if not (
             self._copies
             and there is not None
+            and source._as_of is None  # type: ignore[attr-defined]  # noqa: SLF001  (likewise)
             and there.endpoint_url == self._requests.endpoint_url
             and not there.settings.keyed
         ):

@@ -313,7 +313,7 @@ LOCK_DAYS: Final = parsed(
 )
 _OF_A_TIME: Final = (
     "restore", "list", "cat", "query", "verify", "against", "status", "restore-status", "configs",
-    "groups", "access", "config",
+    "groups", "access", "config", "copy",
 )  # fmt: skip
 AS_OF: Final = optional_text(
     "s3.versions.as.of",
