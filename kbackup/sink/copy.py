@@ -266,6 +266,22 @@ class CopyRun:
                 "copy to another bucket",
             )
         identity.check_apart(self._target, self._layout)
+        self._check_room()
+
+    def _check_room(self) -> None:
+        """Check that no other objects are where nobody has begun a copy of this backup."""
+        source, target, layout = self._source, self._target, self._layout
+        theirs = listing.list_backup(target, layout, self._options).keys
+        records = target.list(layout.runs_prefix()) if theirs else ()
+        if not theirs or any(layout.is_run_of(one.key, "sink copy") for one in records):
+            return
+        if others := theirs - listing.list_backup(source, layout, self._options).keys:
+            raise RefusedError(
+                "objects of something else are there",
+                f"{counted(len(others), 'object')} that this backup does not have, such as "
+                f"{min(others)}: they would be taken for its own",
+                "copy to another bucket",
+            )
 
     def _look(self) -> _Seen:
         """Read and list, in this order: what relies on objects, objects, what they rely on."""

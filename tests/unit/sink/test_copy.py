@@ -404,6 +404,37 @@ def test_another_backup_is_refused(source: Source, target: Store) -> None:
     assert [identity.key(LAYOUT)] == [one.key for one in target.list("")]
 
 
+@pytest.mark.parametrize("topic", ["orders", "users"])
+@pytest.mark.parametrize("is_dry", [False, True])
+def test_objects_without_an_id_are_another_backup_too(
+    topic: str, is_dry: bool, source: Source, target: Store
+) -> None:
+    """As of a connector: a restore of the copy would take them for the source's."""
+    key = f"topics/{topic}/partition=0/{topic}+0+0000000100.json"
+    put_bytes(target, key, b"{}")
+    put_bytes(target, "topics/README", b"")
+
+    [refused] = copied(source.store, target, 4, is_dry=is_dry)["errors"]
+    assert f"1 object that this backup does not have, such as {key}" in refused["why"]
+    assert {key, "topics/README"} == {one.key for one in target.list("")}
+
+    target.delete(key)
+    copied(source.store, target)
+
+
+def test_what_was_copied_before_the_backup_had_an_id_is_its_own(target: Store) -> None:
+    """A connector's bucket that a sink goes on with, and that has lost an object meanwhile."""
+    backup = Backup()
+    store = backup.store
+    backup.put("orders", 0, range(5), range(5, 9))
+    copied(store, target, run="2026-11-28T100000Z-1f2e")
+
+    identity.ensure(store, LAYOUT, "here", SystemClock().now())
+    store.delete(next(iter(store.list("topics/"))).key)
+    copied(store, target)
+    assert 2 == len([*target.list("topics/")])
+
+
 @pytest.mark.parametrize("damage", ["deleted", "altered"])
 def test_what_the_source_has_lost_is_named(damage: str, source: Source, target: Store) -> None:
     """It is 7, and all else is copied; verify there names it too."""
