@@ -343,8 +343,17 @@ def _target(at: OpenedBackup, to: str, to_config: str | None) -> "StoreSettings"
         is_alike = source.url.partition("://")[0] == to.partition("://")[0]
         endpoint = source.endpoint_url if is_alike else None
         found = StoreSettings(to, endpoint, source.options)
-        if place is None:
-            loading.load("copy", options=given, files=[], environ={})  # whether it is a URL
+        if place is None:  # whether it is a URL, of a store that can do what is to be done there
+            stores = [
+                f"{one.name}={source.options[one.name]}"
+                for one in PROPERTIES
+                if one.name in source.options and "list" not in one.commands
+            ]
+            try:
+                loading.load("copy", options=given, files=[], environ={}, extra=stores)
+            except ConfigurationError as error:
+                do = "give --to-config FILE with what holds for the copy" if stores else error.do
+                raise ConfigurationError(error.what, error.why, do) from error
     else:
         loaded = loading.load("copy", options=given, files=[Path(to_config)], environ={})
         found = wiring.store_settings(loaded.settings)

@@ -395,6 +395,15 @@ def test_a_place_among_the_backups_objects_is_refused(below: str, tmp_path: Path
     ).stderr  # fmt: skip
 
 
+def test_a_copy_that_its_store_could_not_lock_is_refused() -> None:
+    """It would be taken for one that nobody can delete; a source may be locked all the same."""
+    lock = "-X", "s3.object.lock.mode=COMPLIANCE", "-X", "s3.object.lock.days=30"
+    told = invoke("sink", "copy", "--bucket", "locked", *lock, "--to", "gs://second")
+
+    assert (2, True) == (told.code, "s3.object.lock.mode=COMPLIANCE" in told.stderr)
+    assert "--to-config" in told.stderr
+
+
 def test_another_backup_is_refused(source: Source, target: Store) -> None:
     """A bucket with another backup's id takes nothing."""
     put_json(target, identity.key(LAYOUT), {"id": "other", "topics_dir": "topics"})
