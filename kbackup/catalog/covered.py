@@ -11,7 +11,6 @@ from collections.abc import (
     Sequence,
 )
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, chain, islice
@@ -512,23 +511,42 @@ def _contents(batch: pa.RecordBatch) -> Iterator[bytes | None]:
 
 
 def _content(value: bytes, *, is_framed: bool) -> bytes:
-    said: Any = value
-    with suppress(ValueError):
-        said = value if is_framed else value.decode()
-    with suppress(ValueError, TypeError):  # it is no JSON, or is too deep
-        said = orjson.loads(value)
-        while isinstance(said, dict) and said.keys() == {"schema", "payload"}:
-            said = said["payload"]
-        # a text is itself for a converter of texts, which JSON puts in quotes
-        value = (
-            said.encode()
-            if isinstance(said, str)
-            else orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
-        )
-    kind = float if isinstance(said, int) else type(said)  # JSON has numbers of one kind
-    form = repr(sorted(said) if isinstance(said, dict) else kind).encode()
-    parts = (form, FORM_BYTES), (value, 16)
+    try:
+        said, same = _of_json(value)
+    except ValueError:  # a frame has what a registry's converter has made, else it is a text
+        said, same = value if is_framed else _text(value), value
+    parts = (_form(said), FORM_BYTES), (same, 16)
     return b"".join(hashlib.blake2b(part, digest_size=size).digest() for part, size in parts)
+
+
+def _of_json(value: bytes) -> tuple[Any, bytes]:
+    """Return what JSON says without its schema, and the same bytes for each way to write that.
+
+    Raises:
+        ValueError: If it is no JSON.
+    """
+    said = orjson.loads(value)
+    while isinstance(said, dict) and said.keys() == {"schema", "payload"}:
+        said = said["payload"]
+    if isinstance(said, str):  # it is itself for a converter of texts, which JSON puts in quotes
+        return said, said.encode()
+    try:
+        return said, orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # too deep
+        return said, value
+
+
+def _text(value: bytes) -> str | bytes:
+    try:
+        return value.decode()
+    except ValueError:
+        return value
+
+
+def _form(said: Any) -> bytes:
+    """Return the names in an object, or of which kind anything else is."""
+    kind = float if isinstance(said, int) else type(said)  # JSON has numbers of one kind
+    return repr(sorted(said) if isinstance(said, dict) else kind).encode()
 
 
 def are_alike(rows: Sequence[bytes | None], others: Sequence[bytes | None]) -> bool:
