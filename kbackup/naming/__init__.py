@@ -93,6 +93,16 @@ def check_topic(topic: str, do: str = "choose another --rename") -> str:
     return topic
 
 
+def alike(names: Iterable[str], topic: str, do: str) -> IllegalTopicNameError:
+    """Return the error of *topic*, whose name Kafka takes for another of *names*."""
+    return IllegalTopicNameError(
+        f"{' and '.join(names)} differ only by . and _",
+        "Kafka does not allow both, because their metrics would have the same name",
+        do,
+        topic=topic,
+    )
+
+
 def place_of(url: str, topics_dir: str) -> str:
     """Return where a backup is, as people are told: the store's URL and ``topics.dir``."""
     return "/".join(filter(None, [url.rstrip("/"), topics_dir]))

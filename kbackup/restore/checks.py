@@ -30,7 +30,7 @@ from kbackup.errors import (
     counted,
     some,
 )
-from kbackup.naming import View, check_topic
+from kbackup.naming import View, alike, check_topic
 from kbackup.naming.renaming import is_internal
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Facts, TopicPartition
@@ -345,12 +345,7 @@ def collisions(copies: Iterable[TopicCopy], there: Collection[str] = ()) -> Iter
         new = sorted(targets.difference(there))
         both = sorted({*targets, taken.get(metric, new[0])}) if new else []
         if len(both) > 1:
-            yield IllegalTopicNameError(
-                f"{' and '.join(both)} differ only by . and _",
-                "Kafka does not allow both, because their metrics would have the same name",
-                "choose another renaming",
-                topic=new[0],
-            )
+            yield alike(both, new[0], "choose another renaming")
 
 
 PARTITIONS_BELIEVED: Final = 10_000

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from kbackup.errors import KafkaError, KbackupError
 from kbackup.kafka import Cluster, Connection, NewTopic, Writer, create_topic
+from kbackup.naming import alike
 from kbackup.records import SCHEMA, TopicPartition
 
 CONTEXT: Final = "__connect.errors."
@@ -99,9 +100,15 @@ def ensure_topic(
     """Create the dead letter topic, with one partition that keeps everything, unless it is there.
 
     A factor of -1 takes the cluster's default; *option* sets it.
+
+    Raises:
+        IllegalTopicNameError: If Kafka would take its name for that of another topic.
     """
     if topic in cluster.topics([topic]):
         return
+    metric = topic.replace(".", "_")
+    if taken := [name for name in cluster.topic_names() if name.replace(".", "_") == metric]:
+        raise alike([*taken, topic], topic, "choose another dead letter topic")
     try:
         new = NewTopic(topic, _PARTITIONS, replication_factor, _CONFIG)
         create_topic(cluster, new, only_validate=only_validate)

@@ -103,6 +103,7 @@ class SinkRun:
         )
         self._open(store)
         self._report(plan, cluster)
+        self._create_letters(cluster, only_validate=True)
         routes = wiring.routes(frame.settings)
         for planned in accounting.plan_topics(plan, frame.layout, routes):
             frame.tell(planned)
@@ -150,6 +151,14 @@ class SinkRun:
             return
         self._earlier = kept
 
+    def _create_letters(self, cluster: Cluster, *, only_validate: bool = False) -> None:
+        """Create the topic for dead letters, unless it is there or none is asked for."""
+        settings = self._frame.settings
+        if (topic := error_policy(settings).topic) is not None:
+            factor = settings.errors_deadletterqueue_topic_replication_factor
+            option = "errors.deadletterqueue.topic.replication.factor"
+            ensure_topic(cluster, topic, factor, option, only_validate=only_validate)
+
     def _claim(self, topics: Collection[str]) -> Collection[str]:
         """Take *topics* for this run; return, and report, those that others work on."""
         if self._lock is None:
@@ -181,10 +190,7 @@ class SinkRun:
         left = self._enter(plan, cluster, self._summary.facts["topic_settings"])
         if left:  # the log has grown while their objects were listed
             plan = plan.reaching(cluster.spans(sorted(left)))
-        if (topic := error_policy(settings).topic) is not None:
-            factor = settings.errors_deadletterqueue_topic_replication_factor
-            option = "errors.deadletterqueue.topic.replication.factor"
-            ensure_topic(cluster, topic, factor, option)
+        self._create_letters(cluster)
         self._start(plan.partitions, plan.group, cluster)
         self._schemas = schemas.begin(wiring.source_registries(settings), store, layout)
         with Periodic("folding the ledger", self._ledger.fold):

@@ -189,6 +189,23 @@ def test_a_pattern_never_takes_its_own_dead_letter_topic(
     assert (0, ["orders"]) == (again["exit_code"], [row["topic"] for row in again["partitions"]])
 
 
+@pytest.mark.parametrize("dry_run", [True, False], ids=["plan", "run"])
+def test_a_dead_letter_topic_that_kafka_takes_for_another_is_refused(
+    kafka: FakeKafka, store: StoreSettings, *, dry_run: bool
+) -> None:
+    """Kafka creates no topic whose name differs from another's by dot and underscore alone."""
+    kafka.create("dead.orders", 0)
+    named = {**KEPT, "errors_deadletterqueue_topic_name": "dead_orders", "dry_run": dry_run}
+
+    summary = Sink(kafka, store, **named).wait()
+
+    [error] = summary["errors"]
+    assert (4, "illegal_topic_name") == (summary["exit_code"], error["code"])
+    assert "dead.orders and dead_orders differ only by . and _" == error["what"]
+    assert ORDERS not in kafka.positions_
+    assert "dead_orders" not in kafka.ids
+
+
 def test_a_partition_of_bad_records_alone_is_committed(store: StoreSettings) -> None:
     """The group does not stand still where nothing can be stored."""
     kafka = FakeKafka()
