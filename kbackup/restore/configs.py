@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import ClassVar, Final
 
+from kbackup.catalog.ledger.rows import named
 from kbackup.clock import Clock, rfc3339
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError, RefusedError
 from kbackup.events import Warned
 from kbackup.kafka import Cluster, deletes_older_than
+from kbackup.naming import View
 from kbackup.naming.renaming import rename
 from kbackup.records import TopicIdentity
 from kbackup.runs import known, wiring
@@ -212,11 +214,11 @@ def _eaten(one: _Settled, said: BackupState, clock: Clock) -> str | None:
     if age is None or "retention.ms" not in one.changes.config:
         return None
     ledger = said.ledgers.get(one.source)
-    times = [
+    times = [  # of values alone the times are those of their restore
         entry.min_timestamp
         for partition in (() if ledger is None else ledger.partitions.values())
         for entry in partition.objects.values()
-        if entry.min_timestamp is not None
+        if entry.min_timestamp is not None and entry.view == named(View.RECORD)
     ]
     oldest = min((time for time in times if time >= 0), default=None)
     if oldest is None or clock.ms() - oldest <= age:

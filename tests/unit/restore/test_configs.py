@@ -8,12 +8,13 @@ from uuid import uuid4
 import pytest
 
 from kbackup.catalog.ledger import stream
-from kbackup.catalog.ledger.rows import TOPIC, TOPICS, TopicEntry, table
+from kbackup.catalog.ledger.rows import OBJECTS, TOPIC, TOPICS, TopicEntry, stored, table
 from kbackup.cli.screens import headline
 from kbackup.config import loading
 from kbackup.errors import ConfigurationError, IncompleteBackupError, RefusedError
 from kbackup.events import Event, to_json
-from kbackup.naming import Layout
+from kbackup.naming import Layout, View
+from kbackup.records import Facts, Span, TopicPartition
 from kbackup.restore.configs import COPY_CONFIG, settle, settled_changes
 from kbackup.restore.plan import config_of_copy
 from kbackup.runs.report import Summary
@@ -124,6 +125,26 @@ def test_a_dry_run_changes_nothing() -> None:
 
     assert COPY_CONFIG == settling.cluster.configs["copy_of_orders"]
     assert shown == settling.run(yes=True)
+
+
+@pytest.mark.parametrize(
+    ("view", "days", "warned"),
+    [(View.RECORD, 30, True), (View.RECORD, 3, False), (View.VALUE, 30, False)],
+)
+def test_what_the_originals_retention_will_delete_is_said(
+    view: View, days: int, *, warned: bool
+) -> None:
+    """Records that keep their times are as old as they were; values are as old as their restore."""
+    settling, clock = Settling(), HandClock()
+    facts = Facts(0, 4, 5, clock.ms() - days * 86_400_000, clock.ms(), "")
+    row = stored(TopicPartition("orders", 0), "key", view, facts, 9, Span(0, 5), "r", 1)
+    store = open_store(StoreSettings(settling.url))
+    stream.topic_stream(store, Layout(), "orders", clock).append(table([row], OBJECTS))
+
+    settling.run(dry_run=True)
+
+    said = [each["text"] for each in to_json(settling.summary.finish())["warnings"]]
+    assert warned == any("will delete restored records" in text for text in said)
 
 
 @pytest.mark.parametrize("agree", [None, lambda _: False])
