@@ -131,9 +131,9 @@ class Restored:
             group = target.group(self.settings, cluster, backup)
             self.map = PartitionMap(self.settings.partition_map, group)
             groups = {self.map.group_of(where.partition) for where in sources} or {group}
-            self._positions = {name: cluster.committed(name, wheres) for name in groups}
-            if any(self._has_begun(*each) for own in self._positions.values()
-                   for each in own.items()):  # fmt: skip
+            self._positions = {name: _read(cluster.committed(name, wheres)) for name in groups}
+            read = [(at, one[0]) for own in self._positions.values() for at, one in own.items()]
+            if any(position.source.window == self._asked(at.topic) for at, position in read):
                 break
         self.inventory = inventory or Inventory(self.settings, store, catalog, said)
         self.inventory.look_at(self.inventory.topics())
@@ -180,17 +180,12 @@ class Restored:
         names = wiring.asked(self.settings), self.map.name(self._count(topic))
         return " ".join(filter(None, names))
 
-    def _has_begun(self, where: TopicPartition, position: Position) -> bool:
-        read = RestorePosition.read(where, position)
-        return read is not None and read[0].source.window == self._asked(where.topic)
-
     def _ends(self) -> Iterator[tuple[TopicPartition, int]]:
         """Yield where the logs of the targets end at least, by the positions in them."""
         for own in self._positions.values():
-            for at, committed in own.items():
-                read = RestorePosition.read(at, committed)
-                if read is not None and read[0].target_id == self.targets[at.topic].topic_id:
-                    yield at, end_of_written(read[1], read[0].translated)
+            for at, (position, lane) in own.items():
+                if position.target_id == self.targets[at.topic].topic_id:
+                    yield at, end_of_written(lane, position.translated)
 
     def has_times(self, topic: str) -> bool:
         """Whether a restored topic keeps the records' timestamps; else the broker sets its own."""
@@ -207,8 +202,7 @@ class Restored:
 
     def _partition(self, where: TopicPartition, at: TopicPartition) -> RestoredPartition | None:
         inventory, group = self.inventory, self.map.group_of(where.partition)
-        committed = self._positions.get(group, {}).get(at)
-        read = None if committed is None else RestorePosition.read(at, committed)
+        read = self._positions.get(group, {}).get(at)
         sets: Sequence[FileSet] = ()
         if where in inventory.wanted(where.topic):
             sets = inventory.asked_for(inventory.covered(where).sets)
@@ -287,6 +281,14 @@ class Restored:
             ids=() if self.settings.schema_registry_url else None,
         )
         return position, Lane(at, Span(rows[0].target_first, rows[-1].target_last + 1))
+
+
+def _read(
+    committed: Mapping[TopicPartition, Position],
+) -> dict[TopicPartition, tuple[RestorePosition, Lane]]:
+    """Return what positions say, those left out that no restore has committed."""
+    found = {at: RestorePosition.read(at, one) for at, one in committed.items()}
+    return {at: read for at, read in found.items() if read is not None}
 
 
 def why_spread(settings: Settings) -> str | None:
