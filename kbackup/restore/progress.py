@@ -311,7 +311,6 @@ class RestoreTasks:
     frame: RunContext
     account: RestoreProgress
     schema_ids: Mapping[str, Mapping[str, Mapping[int, int]]]
-    keeps: bool = False
 
     def job(self, group: str, visit: int = 0) -> RestoreJob:
         """Return what tasks need to know; visits are counted from 1 where a run follows."""
@@ -371,7 +370,7 @@ class RestoreTasks:
     def _run(
         self, task: Task[R], units: Sequence[Any], **manner: Unpack[TaskOptions]
     ) -> list[R | NotBegun]:
-        if self.keeps:
+        if self.frame.settings.follow:
             manner["keeps"] = True
         return self.frame.tasks(task, units, self._hear, **manner)
 

@@ -69,8 +69,7 @@ class RestoreRun:
 
     @property
     def _tasks(self) -> RestoreTasks:
-        keeps = self._frame.settings.follow
-        return RestoreTasks(self._frame, self._account, self._schemas.ids, keeps)
+        return RestoreTasks(self._frame, self._account, self._schemas.ids)
 
     @property
     def locks(self) -> Sequence[str]:
