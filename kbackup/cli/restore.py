@@ -54,7 +54,6 @@ from kbackup.stores import READABLE
 if TYPE_CHECKING:
     from kbackup.events import Ended, NextCommand, Plain
     from kbackup.inspect.peek import Record
-    from kbackup.inspect.topics import Told
     from kbackup.records import TopicPartition
     from kbackup.runs.context import Environment
     from kbackup.runs.report import Summary
@@ -229,7 +228,7 @@ def _place(session: Session) -> str:
     return place_of(session.settings.url, session.settings.topics_dir)
 
 
-def _entered(summary: "Summary", told: "Told") -> "Plain":
+def _entered(summary: "Summary", told: "Plain") -> "Plain":
     """Enter what belongs into the summary, and return what is to be told."""
     from kbackup.events import Warned  # noqa: PLC0415
     from kbackup.inspect.topics import StoredPartition  # noqa: PLC0415

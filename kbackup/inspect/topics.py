@@ -25,10 +25,10 @@ from kbackup.catalog.listing import (
 )
 from kbackup.catalog.reading import facts, read
 from kbackup.errors import ConfigurationError, counted, form
-from kbackup.events import INLINE, Warned
+from kbackup.events import INLINE, Plain, Warned
 from kbackup.formats import FormatOptions
 from kbackup.inspect import Days, MapState, Stretch, day, merged
-from kbackup.inspect.peek import NamedSchema, named_schemas, shown_bytes
+from kbackup.inspect.peek import named_schemas, shown_bytes
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.pipeline.views import ReadOptions
@@ -255,10 +255,6 @@ class GroupStood:
         return None if self.high_watermark is None else max(0, self.high_watermark - self.offset)
 
 
-Told = Warned | StoredPartition | PartitionMap | Folder | NamedSchema | GroupStood
-"""What is reported of a backup."""
-
-
 def topics(
     store: Store,
     layout: Layout,
@@ -273,7 +269,7 @@ def topics(
     captures: Captures | None = None,
     as_of_ms: int | None = None,
     known: BackupState = NOTHING,
-) -> Iterator[Told]:
+) -> Iterator[Plain]:
     """Report what is in the bucket.
 
     Costs one listing, of the named topics only where there are any; with *deep* one more look at
@@ -333,7 +329,7 @@ def topics(
         yield from _groups(captures, chosen, asked)
 
 
-def _groups(captures: Captures, topics: Iterable[str], asked: Asked) -> Iterator[Told]:
+def _groups(captures: Captures, topics: Iterable[str], asked: Asked) -> Iterator[Plain]:
     """Say where consumer groups stood in *topics*, and where that is not or not fully known."""
     for damage in captures.damage:
         yield Warned(damage.code, damage.text, place={"key": damage.what})

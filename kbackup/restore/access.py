@@ -17,7 +17,7 @@ from kbackup.catalog.access import AccessBundle
 from kbackup.clock import moment_of, shown_ms
 from kbackup.config import Settings
 from kbackup.errors import ConfigurationError, KbackupError, RefusedError, counted, some
-from kbackup.events import INLINE, Warned
+from kbackup.events import INLINE, Plain, Warned
 from kbackup.files import read_private
 from kbackup.kafka import Access, Acl, BrokerSetting, Connection, ScramUser
 from kbackup.naming.renaming import Rename, is_internal, rename
@@ -87,9 +87,6 @@ class SettingCompared:
     here: str | None
 
 
-Told = AclPlanned | UserPlanned | SettingCompared | Warned
-
-
 _USER: Final = re.compile(r"((?:[^\\:]|\\[\\:]|\\(?![\\:]))+):(.+)", re.DOTALL)
 _ESCAPED: Final = re.compile(r"\\([\\:])")
 
@@ -138,7 +135,7 @@ class AccessRun:
         self._summary, self._agree = summary, agree
         self._taken: dict[str, datetime | None] = {}
 
-    def __call__(self, asked: AccessAsked) -> Iterator[Told]:
+    def __call__(self, asked: AccessAsked) -> Iterator[Plain]:
         """Plan, and add what is missing unless it is a dry run.
 
         It yields each ACL and user, before anything is added; settings that differ; warnings.

@@ -43,7 +43,7 @@ from kbackup.catalog.schemas import NO_SCHEMAS, SchemaIndex
 from kbackup.clock import Clock
 from kbackup.config.property import moment
 from kbackup.errors import ConfigurationError, CorruptObjectError, Issue, counted, form, some
-from kbackup.events import NextCommand, Warned
+from kbackup.events import NextCommand, Plain, Warned
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.pipeline.views import ReadOptions
@@ -95,10 +95,6 @@ class Notes:
     captures: Sequence[Issue] = ()
 
 
-Told = Warned | Finding | PartitionVerdict
-"""What is reported of a backup."""
-
-
 def verify(
     store: Store,
     layout: Layout,
@@ -111,7 +107,7 @@ def verify(
     only_format: str | None = None,
     read: Read | None = None,
     sample: Sample = EVERYTHING,
-) -> Iterator[Told]:
+) -> Iterator[Plain]:
     """Verify a backup; yield warnings, findings, and what is concluded about each partition.
 
     *summary* takes errors (exit code 7, or 4 for what is not supported), foreign objects (3) and a
@@ -317,7 +313,7 @@ def _can_it_be_repaired(backup: _Backup) -> Iterator[Warned]:
         yield backup.summary.warn("repair", f"{AGAIN}: {offsets}")
 
 
-_CHECKS: Final[Sequence[Callable[[_Backup], Iterable[Told]]]] = (
+_CHECKS: Final[Sequence[Callable[[_Backup], Iterable[Plain]]]] = (
     _is_every_object_ours,
     _is_anything_left_out,
     _is_every_topic_there,

@@ -10,8 +10,8 @@ from record_samples import batch_of
 from kbackup.catalog import groups
 from kbackup.catalog.groups import GROUPS, OFFSET, TOPIC, UNSETTLED, GroupEntry, group_stream
 from kbackup.catalog.ledger.rows import table
-from kbackup.events import Warned, to_json
-from kbackup.inspect.topics import GroupStood, Told, topics
+from kbackup.events import Plain, Warned, to_json
+from kbackup.inspect.topics import GroupStood, topics
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.pipeline.views import ReadOptions
 from tests.support.hand_clock import HandClock
@@ -41,13 +41,13 @@ def backup() -> Backup:
     return backup
 
 
-def told(backup: Backup, asked: Asked = ALL, until_ms: int | None = None) -> list[Told]:
+def told(backup: Backup, asked: Asked = ALL, until_ms: int | None = None) -> list[Plain]:
     """What `restore list --consumer-groups` says."""
     found = groups.read(backup.store, backup.layout, HandClock(NOW), until_ms)
     return list(topics(backup.store, backup.layout, ReadOptions(), captures=found, asked=asked))
 
 
-def stood(found: list[Told]) -> list[dict[str, Any]]:
+def stood(found: list[Plain]) -> list[dict[str, Any]]:
     return [to_json(one) for one in found if isinstance(one, GroupStood)]
 
 
