@@ -5,12 +5,13 @@ in the documentation's explanation of guarantees.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from kbackup import converters, formats
 from kbackup.catalog.column import given_converter, reads
+from kbackup.catalog.covered import FactsOf
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.ledger.rows import PartitionLedger
 from kbackup.catalog.listing import FileSet, Window
@@ -33,7 +34,7 @@ from kbackup.errors import (
 from kbackup.naming import View, alike, check_topic
 from kbackup.naming.renaming import is_internal
 from kbackup.pipeline.views import ReadOptions
-from kbackup.records import Facts, TopicPartition
+from kbackup.records import TopicPartition
 from kbackup.restore.job import SAME
 from kbackup.stores import Heads
 
@@ -387,20 +388,14 @@ def _untimed(where: TopicPartition, sets: Sequence[FileSet], window: Window) -> 
 
 
 def indivisible(
-    where: TopicPartition,
-    sets: Sequence[FileSet],
-    window: Window,
-    facts_of: Callable[[FileSet], Facts | None],
+    where: TopicPartition, sets: Sequence[FileSet], window: Window, facts_of: FactsOf
 ) -> list[KbackupError]:
     """Refuse a window for which objects of values say too little: `_untimed`, `_unplaced`."""
     return [*_untimed(where, sets, window), *_unplaced(where, sets, window, facts_of)]
 
 
 def _unplaced(
-    where: TopicPartition,
-    sets: Sequence[FileSet],
-    window: Window,
-    facts_of: Callable[[FileSet], Facts | None],
+    where: TopicPartition, sets: Sequence[FileSet], window: Window, facts_of: FactsOf
 ) -> list[KbackupError]:
     """Refuse to cut an object of values at an offset when its rows do not know theirs."""
     # they are counted from the first one, which is wrong where one was left out: in a partition
@@ -524,11 +519,7 @@ def known_gone(
 
 
 def not_stored(
-    source: str,
-    sets: Iterable[FileSet],
-    facts_of: Callable[[FileSet], Facts | None],
-    *,
-    had_objects: bool = False,
+    source: str, sets: Iterable[FileSet], facts_of: FactsOf, *, had_objects: bool = False
 ) -> list[tuple[str, str]]:
     """Report once what is not stored of a topic: all of it, or what the connectors' layout lacks.
 

@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup.catalog.covered import FactsOf
 from kbackup.catalog.listing import FileSet
 from kbackup.catalog.reading import extent, facts
 from kbackup.errors import (
@@ -192,9 +193,6 @@ def chained(before: str, sets: Iterable[FileSet]) -> str:
         before = digest(f"{before} {sizes}")
     return before
 
-
-FactsOf = Callable[[FileSet], Facts | None]
-"""Returns what is known of the records in a set; None where nothing is."""
 
 Below = Callable[[FileSet, int], int]
 """Counts the records of a set below an offset, by reading it."""
