@@ -31,13 +31,14 @@ from kbackup.errors import (
     counted,
 )
 from kbackup.events import Event, Planned
-from kbackup.kafka import Cluster, GroupOffset, Groups, check_idle
+from kbackup.kafka import Cluster, Groups, check_idle
 from kbackup.naming.renaming import Asked, matching, rename
 from kbackup.plugins import choose_topics
 from kbackup.records import TopicPartition
 from kbackup.restore.groups import (
     LONE_STREAMS,
     Applied,
+    Offsets,
     Stood,
     by_group,
     captured_of,
@@ -496,7 +497,7 @@ class FollowedGroups:
         settings, frame = self._settings, self._frame
         own = self._read_own(cluster)
         standing = dict(clients.offsets(names))
-        free = dict[str, Mapping[TopicPartition, GroupOffset]]()
+        free = dict[str, Offsets]()
         for name, now in standing.items():
             why = self._taken_by(cluster, own, name, now)
             if why is None and now is not None:
@@ -540,11 +541,7 @@ class FollowedGroups:
         return self._own
 
     def _taken_by(
-        self,
-        cluster: Cluster,
-        own: Applied,
-        name: str,
-        now: Mapping[TopicPartition, GroupOffset] | None,
+        self, cluster: Cluster, own: Applied, name: str, now: Offsets | None
     ) -> str | None:
         """Return who a group belongs to; None: to nobody, and it stands where it was set."""
         if now is None:
@@ -557,9 +554,7 @@ class FollowedGroups:
                 return f"stands in {at} where this restore has not set it"
         return None
 
-    def _translated(
-        self, view: GroupView, name: str, *, is_lone: bool
-    ) -> Mapping[TopicPartition, GroupOffset] | None:
+    def _translated(self, view: GroupView, name: str, *, is_lone: bool) -> Offsets | None:
         """Return where a group is to stand; None where it cannot be set yet."""
         waiting = self._waiting[name]
         found = planned_group(view, waiting.stood, name)
@@ -577,13 +572,7 @@ class FollowedGroups:
                 self._frame.tell(row)
         return found.offsets
 
-    def _alter(
-        self,
-        clients: Groups,
-        name: str,
-        offsets: Mapping[TopicPartition, GroupOffset],
-        before: Mapping[TopicPartition, GroupOffset],
-    ) -> None:
+    def _alter(self, clients: Groups, name: str, offsets: Offsets, before: Offsets) -> None:
         try:
             set_whole(clients, name, offsets, before)
         except KbackupError as error:  # a consumer has joined meanwhile

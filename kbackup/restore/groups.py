@@ -54,7 +54,10 @@ _RETENTION: Final = "offsets.retention.minutes"
 DELETED: Final = "deleted_offsets"
 """Counts the offsets that a group had to read and the target has deleted."""
 
-Standing = Mapping[str, Mapping[TopicPartition, GroupOffset]]
+Offsets = Mapping[TopicPartition, GroupOffset]
+"""Where a group stands."""
+
+Standing = Mapping[str, Offsets]
 """Where each group stands."""
 
 APPROXIMATE: Final = "approximate_offsets"
@@ -161,7 +164,7 @@ class PlannedGroup:
 
     name: str
     rows: Sequence[GroupTranslated]
-    offsets: Mapping[TopicPartition, GroupOffset]
+    offsets: Offsets
     refusals: Sequence[KbackupError]
     oldest: Mapping[str, int]
 
@@ -360,13 +363,7 @@ class GroupsRun:
             if not is_set and group.name in unseen:
                 return
 
-    def _set(
-        self,
-        clients: Groups,
-        group: str,
-        offsets: Mapping[TopicPartition, GroupOffset],
-        before: Mapping[TopicPartition, GroupOffset],
-    ) -> bool:
+    def _set(self, clients: Groups, group: str, offsets: Offsets, before: Offsets) -> bool:
         """Set one group, and return whether it stands there."""
         try:
             set_whole(clients, group, offsets, before)
@@ -434,12 +431,7 @@ class GroupsRun:
                     yield _row(view, where, "", at, row, found)
 
 
-def set_whole(
-    clients: Groups,
-    group: str,
-    offsets: Mapping[TopicPartition, GroupOffset],
-    before: Mapping[TopicPartition, GroupOffset],
-) -> None:
+def set_whole(clients: Groups, group: str, offsets: Offsets, before: Offsets) -> None:
     """Set a group in all partitions or in none: a broker may refuse some of them alone."""
     try:
         clients.alter(group, offsets)
@@ -456,11 +448,7 @@ def set_whole(
 
 
 def _set_back(
-    clients: Groups,
-    group: str,
-    before: Mapping[TopicPartition, GroupOffset],
-    now: Mapping[TopicPartition, GroupOffset],
-    wheres: Iterable[TopicPartition],
+    clients: Groups, group: str, before: Offsets, now: Offsets, wheres: Iterable[TopicPartition]
 ) -> None:
     """Set a group back where it does not stand as before; a run may have been killed here."""
     apart = [at for at in wheres if now.get(at) != before.get(at)]
@@ -638,9 +626,7 @@ class Applied:
         """Whether a group stands in a partition where a run has set it."""
         return now in (side.get(group, {}).get(at) for side in (self.after, self.last))
 
-    def moved(
-        self, group: str, now: Mapping[TopicPartition, GroupOffset]
-    ) -> KbackupError | None:  # fmt: skip
+    def moved(self, group: str, now: Offsets) -> KbackupError | None:
         """Return why a group cannot be set back: it has moved since.  None where it can."""
         # others than the first: a run was killed
         sides = [side[group] for side in (self.after, self.last, self.before) if group in side]

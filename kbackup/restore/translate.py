@@ -339,6 +339,9 @@ def _differs(of: RestoredPartition, offset: int, why: str) -> KbackupError:
     )  # fmt: skip
 
 
+Placed = tuple[GroupEntry, TopicPartition, Translated | KbackupError]
+"""Where a group stood, the partition of the target, and where it goes on there, or why not."""
+
 Learned = dict[tuple[TopicPartition, str, int], Translated]
 """Offsets of the backup that are translated, by the target's partition, and its topic's id."""
 
@@ -376,9 +379,7 @@ class GroupView:
         """Leave the cluster."""
         self._translator.close()
 
-    def translated(
-        self, rows: Sequence[GroupEntry]
-    ) -> Iterator[tuple[GroupEntry, TopicPartition, Translated | KbackupError]]:
+    def translated(self, rows: Sequence[GroupEntry]) -> Iterator[Placed]:
         """Yield where a group goes on, or why that cannot be told, in partitions of the target.
 
         *rows* say where it stood in the partitions of one topic; each is yielded with what it comes
@@ -467,9 +468,7 @@ class GroupView:
 
     # by time
 
-    def _spread(
-        self, rows: Sequence[GroupEntry]
-    ) -> Iterator[tuple[GroupEntry, TopicPartition, Translated | KbackupError]]:
+    def _spread(self, rows: Sequence[GroupEntry]) -> Iterator[Placed]:
         """Yield where a group goes on whose partitions of the backup share those of the target."""
         oldest: dict[TopicPartition, tuple[int | None, GroupEntry]] = {}
         for row in rows:
