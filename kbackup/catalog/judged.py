@@ -61,12 +61,6 @@ def _was_passed(row: Entry, end: int, ledger: PartitionLedger) -> bool:
     )
 
 
-def _is_entered(span: Span, ledger: PartitionLedger) -> bool:
-    """Whether other objects that are entered reach over all of *span*."""
-    # a restore compares what two objects of full records hold, and reads it once
-    return not without(span, (row.span for row in ledger.objects.values() if row.last is not None))
-
-
 def _by_head(doubt: _Doubt, head: ObjectHead, identity: TopicIdentity) -> Issue | None:
     """Return how an object's metadata differs from the stored object, or that one grown."""
     key, row, stored = doubt.file.key, doubt.row, doubt.row.facts
@@ -221,9 +215,10 @@ class JudgedPartition:
             return _finding(doubt, problem)
         text = f"it holds {_counted(there)}; {_counted(stored)} were stored"
         end = there.last_offset + 1
-        is_known = doubt.files.is_whole and _is_entered(
-            Span(stored.last_offset + 1, end), self.ledger
-        )
+        # a restore compares what two objects of full records hold, and reads it once
+        more = Span(stored.last_offset + 1, end)
+        spans = (row.span for row in self.ledger.objects.values() if row.last is not None)
+        is_known = doubt.files.is_whole and not without(more, spans)
         if not is_known and _was_passed(doubt.row, end, self.ledger):
             text += f"; runs have gone on behind it and not entered it: {_DO}"
             return _finding(doubt, Issue("count_mismatch", key, text))

@@ -309,7 +309,10 @@ def peek(
         has_untimed = has_untimed or any(not (e.is_whole or e.is_generic) for e in opened)
         first = place.offset or 0
         for batch in records(store, opened, options, offset=first, identity=identity):
-            rows = _asked_for(batch, window, key).slice(0, left)
+            rows = window.rows(batch)
+            if key is not None:
+                rows = rows.filter(pc.equal(rows["key"], key))
+            rows = rows.slice(0, left)
             left -= len(rows)
             for row in rows.to_pylist():
                 yield _shown(where, row, names)
@@ -354,12 +357,6 @@ def _read(
         return stated.get(files.id) if said is None else said
 
     return within(store, found.sets, window, facts)
-
-
-def _asked_for(batch: pa.RecordBatch, window: Window, key: bytes | None) -> pa.RecordBatch:
-    """Return the rows that are in *window* and have *key*, where one is asked for."""
-    rows = window.rows(batch)
-    return rows if key is None else rows.filter(pc.equal(rows["key"], key))
 
 
 def _chosen(found: Catalog, place: PeekTarget) -> Iterator[tuple[TopicPartition, list[FileSet]]]:
