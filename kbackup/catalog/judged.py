@@ -295,7 +295,6 @@ class JudgedPartition:
             yield Finding("missing_object", self.where, entry.key, offsets, text, more=more, do=do)
 
     def _present(self) -> Container[str]:
-        """Return the keys of the listing."""
         if self.present is not None:
             return self.present
         return {file.key for files in self.sets for file in files.files}

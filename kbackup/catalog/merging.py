@@ -319,7 +319,6 @@ class _Stream:
             self.unpack()
 
     def take_batches(self) -> Batches | None:
-        """Take the batches at hand, if it is batches."""
         if not isinstance(self._part, Batches):
             return None
         taken, self._part = self._part, None
@@ -335,7 +334,6 @@ class _Stream:
 
     @property
     def rows(self) -> pa.RecordBatch:
-        """The rows at hand."""
         assert self._part is not None  # noqa: S101  (it is filled)
         return self._part
 
@@ -356,11 +354,9 @@ class _Stream:
         return self.rows.slice(0, pc.sum(pc.less_equal(offsets, limit)).as_py())
 
     def drop(self, count: int) -> None:
-        """Drop the first *count* rows."""
         self._part = self.rows.slice(count)
 
     def close(self) -> None:
-        """Close the set."""
         for source in self._sources:
             if isinstance(source, Generator):
                 source.close()

@@ -198,7 +198,6 @@ class KmsKey:
     _clients: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check the name; `ConfigurationError` if it is none."""
         if not _KMS_NAME.fullmatch(self.name):
             raise ConfigurationError(
                 f"{self.name[:80]!r} is no key of KMS", "expected an ARN, or alias/NAME"

@@ -187,7 +187,6 @@ def _document(schema: RegisteredSchema, seen: set[_Version] | None = None) -> di
 def _schema(
     data: Mapping[str, Any], known: dict[_Version, RegisteredSchema] | None = None
 ) -> RegisteredSchema:
-    """Return the schema of a `_document`."""
     known = {} if known is None else known
     references = []
     for each in data["references"]:

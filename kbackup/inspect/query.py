@@ -120,8 +120,6 @@ def _need(nodes: Sequence[_Node], names: Mapping[str, str]) -> Need:
 
 @dataclass(frozen=True, slots=True)
 class _Expression:
-    """A part of a condition."""
-
     kind: str
     said: Mapping[str, Any]
     below: Sequence["_Expression"]

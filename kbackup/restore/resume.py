@@ -355,7 +355,6 @@ def _begun(facts_of: FactsOf, sets: Sequence[FileSet], offset: int) -> dict[str,
 
 
 def _ended(known: Mapping[str, Facts | None], offset: int) -> set[str]:
-    """Return the sets that end below *offset*."""
     ended = {key for key, said in known.items() if said is not None and said.last_offset < offset}
     for key, said in list(known.items())[-1:]:
         if said is not None and not said.sha256:

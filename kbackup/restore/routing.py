@@ -278,7 +278,6 @@ class _Survey:
         self._bad_records = self._bad_objects = 0
 
     def run(self, store: Store, line: TaskChannel) -> Surveyed:
-        """Read it to its end."""
         unit, job = self._unit, self._job
         steps = merging.steps(
             store, unit.sets, job.reads(unit.target.topic),

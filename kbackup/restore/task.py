@@ -159,7 +159,6 @@ class RestorePartitionTask:
     # what is read
 
     def _read(self, sets: Sequence[FileSet], kept: Kept | None) -> Iterator[merging.Step]:
-        """Open and read *sets*, merged by offset."""
         return merging.steps(
             self._store,
             sets,

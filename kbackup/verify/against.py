@@ -245,7 +245,6 @@ class _Comparison:
         self._count(by_offset((), [batch.slice(at)]))
 
     def _merge(self, stretch: Stretch) -> None:
-        """Compare a stretch by offsets."""
         start = max(stretch.span.start_offset, self._start)
         if start >= stretch.span.end_offset:
             self._count(NOTHING, expired=stretch.records or 0)
@@ -293,7 +292,6 @@ class _Comparison:
                     yield kept
 
     def _stored(self, stretch: Stretch, span: Span) -> Iterator[pa.RecordBatch]:
-        """Yield what the backup holds."""
         found = merging.steps(
             self._store, stretch.sets, self._job.reading, offset=span.start_offset,
             identity=self._unit.identity,
@@ -392,14 +390,12 @@ class _Digests:
         self._valued = None if stretch.has_offsets else RecordsDigest()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take records."""
         self._all.add(batch)
         if self._valued is not None:
             self._valued.add(batch.filter(batch["value"].is_valid()))
 
     @property
     def prove(self) -> bool:
-        """Whether the records are those of the backup."""
         texts = (each.text for each in (self._all, self._valued) if each)
         return self._stretch.digest in with_keyed(self._store, texts)
 
@@ -413,7 +409,6 @@ def _without(batch: pa.RecordBatch, spans: Iterable[Span]) -> pa.RecordBatch:
 
 
 def _rows_below(batch: pa.RecordBatch, offset: int) -> int:
-    """Return how many rows have offsets below one."""
     number: int = pc.sum(pc.less(batch["offset"], offset), min_count=0).as_py()
     return number
 
@@ -451,8 +446,6 @@ def against_source(
 
 
 class _Planner:
-    """Finds what to compare of each partition."""
-
     def __init__(self, inventory: Inventory, cluster: Cluster, *, is_strict: bool) -> None:
         self._inventory, self._cluster, self._is_strict = inventory, cluster, is_strict
         self._known, self._asked = inventory.known, inventory.settings.asked
