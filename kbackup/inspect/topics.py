@@ -22,6 +22,8 @@ from kbackup.catalog.listing import (
     FileSet,
     Listed,
     frozen,
+    object_bytes,
+    object_count,
 )
 from kbackup.catalog.reading import facts, read
 from kbackup.errors import ConfigurationError, counted, form
@@ -77,16 +79,12 @@ def coverage(
         )
         for span in spans
     ]
-    there = (ledger.objects.get(file.key) for file in _mains(sets))
+    there = (ledger.objects.get(one.main.key) for one in sets if one.main is not None)
     days = [*_days(MapState.STORED, there)]
     days += _days(MapState.MISSING, ledger.missing(present))
     days += _days(MapState.REMOVED, ledger.removed(present))
     told = [Days(one.state, day(one.first), day(one.last)) for one in merged(days)]
     return PartitionMap(where, merged(offsets), tuple(told))
-
-
-def _mains(sets: Iterable[FileSet]) -> Iterator[BackupFile]:
-    return (files.main for files in sets if files.main is not None)
 
 
 def _days(state: MapState, entries: Iterable[Entry | None]) -> Iterator[Stretch]:
@@ -144,18 +142,17 @@ class StoredPartition:
 
 def stored(where: TopicPartition, sets: Sequence[FileSet], known: BackupState) -> StoredPartition:
     """Return what names and ledger show of *where*, whose objects are *sets*."""
-    files = [file for each in sets for file in each.files]
-    stored_s = max((file.modified for file in files), default=None)
+    stored_s = max((file.modified for each in sets for file in each.files), default=None)
     oldest, newest = _times(sets, known.ledger(where))
     judged = JudgedPartition(where, sets, {}, is_deep=False, ledger=known.ledger(where))
     return StoredPartition(
         where,
         format=", ".join(sorted({format_label(each.files[0]) for each in sets})),
-        objects=len(files),
+        objects=object_count(sets),
         first=sets[0].start_offset if sets else None,
         last=judged.last(),
         records=judged.records(),
-        bytes=sum(file.size for file in files),
+        bytes=object_bytes(sets),
         newest=newest,
         last_stored=None if stored_s is None else datetime.fromtimestamp(stored_s, UTC),
         oldest=oldest,
@@ -212,13 +209,12 @@ def folders(topic: str, sets: Iterable[FileSet], delimiter: str) -> Iterator[Fol
     for one in sets:
         found.setdefault(one.encoded_partition, []).append(one)
     for name, among in sorted(found.items()):
-        files = [file for each in among for file in each.files]
         yield Folder(
             topic,
             tuple(name.split(delimiter)) if name else (),
             len({each.where.partition for each in among}),
-            len(files),
-            sum(file.size for file in files),
+            object_count(among),
+            object_bytes(among),
         )
 
 

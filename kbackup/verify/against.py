@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.catalog import merging
-from kbackup.catalog.listing import FileSet, object_count
+from kbackup.catalog.listing import FileSet, object_bytes, object_count
 from kbackup.catalog.merging import Failed, StoredRows
 from kbackup.config import Settings
 from kbackup.errors import (
@@ -565,7 +565,7 @@ class _Planner:
             )  # fmt: skip
 
         for stretch in stretches:
-            size = sum(file.size for one in (*held, stretch) for f in one.sets for file in f.files)
+            size = sum(object_bytes(one.sets) for one in (*held, stretch))
             is_full = stretch.span.end_offset - first > OFFSETS_MOST or size > BYTES_MOST
             # what supersedes a record may be anywhere behind it
             if held and is_full and not (is_compacted and self._is_strict):

@@ -17,7 +17,7 @@ from kbackup.batches.decoding import METHOD as OF_BATCHES
 from kbackup.batches.decoding import BatchesDigest
 from kbackup.catalog.claims import Checked, sha256_of, splits
 from kbackup.catalog.ledger.rows import Entry, PartitionLedger
-from kbackup.catalog.listing import BackupFile, FileSet, Window
+from kbackup.catalog.listing import BackupFile, FileSet, Window, object_bytes
 from kbackup.catalog.reading import read
 from kbackup.errors import (
     ConfigurationError,
@@ -69,7 +69,7 @@ class VerifyUnit:
     @property
     def size(self) -> int:
         """Bytes of its objects."""
-        return sum(file.size for file in self.files.files)
+        return object_bytes([self.files])
 
 
 @dataclass(frozen=True, slots=True)
