@@ -380,14 +380,11 @@ def signing_key(path: Path) -> Sign:
     A file that others than its owner may read raises `RefusedError`, one without a key, or a host
     without what signs, `ConfigurationError`.
     """
-    from_pem, kind = _keys("load_pem_private_key", "Ed25519PrivateKey")
-    try:
-        found = from_pem(read_private(path, "this key"), password=None)
-    except (OSError, ValueError, TypeError) as error:
-        raise _no_key(path, error, "openssl genpkey -algorithm ed25519 makes one") from error
-    if not isinstance(found, kind):
-        raise _no_key(path, None, "openssl genpkey -algorithm ed25519 makes one")
-    sign: Sign = found.sign
+    do = "openssl genpkey -algorithm ed25519 makes one"
+    sign: Sign = _key_in(
+        path, lambda pem: pem.load_pem_private_key(read_private(path, "this key"), password=None),
+        "Ed25519PrivateKey", do,
+    ).sign  # fmt: skip
     return sign
 
 
@@ -396,16 +393,11 @@ def checking_key(path: Path) -> Proves:
 
     A file without one, or a host without what checks, raises `ConfigurationError`.
     """
-    from_pem, kind = _keys("load_pem_public_key", "Ed25519PublicKey")
-    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
-
     do = "openssl pkey -in KEY -pubout makes it from the private one"
-    try:
-        found = from_pem(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise _no_key(path, error, do) from error
-    if not isinstance(found, kind):
-        raise _no_key(path, None, do)
+    found = _key_in(
+        path, lambda pem: pem.load_pem_public_key(path.read_bytes()), "Ed25519PublicKey", do
+    )
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
 
     def proves(body: bytes, signature: bytes) -> bool:
         try:
@@ -417,7 +409,8 @@ def checking_key(path: Path) -> Proves:
     return proves
 
 
-def _keys(load: str, kind: str) -> tuple[Any, Any]:
+def _key_in(path: Path, load: Callable[[Any], Any], kind: str, do: str) -> Any:
+    """Return the key that a PEM file holds, which *load* reads by what reads such."""
     try:
         from cryptography.hazmat.primitives import serialization  # noqa: PLC0415  (slow)
         from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415
@@ -426,14 +419,15 @@ def _keys(load: str, kind: str) -> tuple[Any, Any]:
         raise ConfigurationError(
             "no signature can be made or checked", why, with_extra(_EXTRA)
         ) from error
-    return getattr(serialization, load), getattr(ed25519, kind)
-
-
-def _no_key(path: Path, error: Exception | None, do: str) -> ConfigurationError:
-    why = (
-        getattr(error, "strerror", None) or "it is no PEM file of an Ed25519 key without passphrase"
-    )
-    return ConfigurationError(f"{path} holds no key to be used", why, do)
+    why = "it is no PEM file of an Ed25519 key without passphrase"
+    try:
+        found = load(serialization)
+    except (OSError, ValueError, TypeError) as error:
+        why = getattr(error, "strerror", None) or why
+        raise ConfigurationError(f"{path} holds no key to be used", why, do) from error
+    if not isinstance(found, getattr(ed25519, kind)):
+        raise ConfigurationError(f"{path} holds no key to be used", why, do)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
