@@ -115,50 +115,45 @@ def recreated(topic: str, stored_as: str | None = None) -> TopicChangedError:
     )
 
 
-# What driver and tasks say to each other beside what the screen shows.  A type is looked at before
-# the rest is read: messages of other types are on the same line.
+class _Message:
+    """What driver and tasks say to each other beside what the screen shows."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
-class Examined:
-    """A task's message: how far it is in a partition that it follows."""
-
-    TYPE: ClassVar = "report"
-
-    report: PartitionReport[OfSink]
+    TYPE: ClassVar[str]
+    """Looked at before the rest is read: messages of other types are on the same line."""
 
     def to_dict(self) -> Event:
         """Return the message as plain data."""
-        return {"type": self.TYPE, **asdict(self)}
+        return {"type": self.TYPE, **asdict(self)}  # type: ignore[call-overload]
 
     @classmethod
     def from_dict(cls, message: Event) -> Self:
         """Read what `to_dict` returned, and its way through JSON left of it."""
-        return cls(unpacked(PartitionReport[OfSink], message["report"]))
+        found: Self = unpacked(cls, message)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
-class GaveUp:
+class Examined(_Message):
+    """A task's message: how far it is in a partition that it follows."""
+
+    TYPE = "report"
+
+    report: PartitionReport[OfSink]
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp(_Message):
     """A task's message: no broker answers, so it ends, and the run with it."""
 
-    TYPE: ClassVar = "gave_up"
-
-    HEAD: ClassVar = {"type": TYPE}
+    TYPE = "gave_up"
 
 
 @dataclass(frozen=True, slots=True)
-class Adopt:
+class Adopt(_Message):
     """The driver's order to follow one more partition; a task takes those that are its own."""
 
-    TYPE: ClassVar = "adopt"
+    TYPE = "adopt"
 
     unit: SinkUnit
-
-    def to_dict(self) -> Event:
-        """Return the order as plain data."""
-        return {"type": self.TYPE, **asdict(self)}
-
-    @classmethod
-    def from_dict(cls, order: Event) -> Self:
-        """Read what `to_dict` returned, and its way through JSON left of it."""
-        return cls(unpacked(SinkUnit, order["unit"]))
