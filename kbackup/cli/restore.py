@@ -54,10 +54,9 @@ from kbackup.stores import READABLE
 if TYPE_CHECKING:
     from kbackup.events import Ended, NextCommand, Plain
     from kbackup.inspect.peek import Record
+    from kbackup.kafka import KafkaSettings
     from kbackup.records import TopicPartition
-    from kbackup.runs.context import Environment
     from kbackup.runs.report import Summary
-    from kbackup.stores import Store
 
 _TEMPLATE: Final = "%t[%p]@%o %Z %k %h %s\\n"
 """How records are printed where nothing else is asked for."""
@@ -700,12 +699,9 @@ def access_command(
             AccessRun,
         )
 
-        def steps(
-            environment: "Environment", store: "Store", summary: "Summary"
-        ) -> "Iterator[Plain]":
+        def steps(at: OpenedBackup, kafka: "KafkaSettings") -> "Iterator[Plain]":
             asked = AccessAsked(acls or not users, users or not acls, passwords, rename_groups)
-            access = AccessRun(session.settings, environment.kafka, store, summary, agree())
-            return access(asked)
+            return AccessRun(session.settings, kafka, at.store, at.summary, agree())(asked)
 
         return _reported(session, "restore access", steps)
 
@@ -732,11 +728,9 @@ def configs_command(**parameters: Any) -> None:
     def work(session: Session) -> "Ended":
         from kbackup.restore.configs import settle  # noqa: PLC0415  (imports a Kafka client)
 
-        def steps(
-            environment: "Environment", store: "Store", summary: "Summary"
-        ) -> "Iterator[Plain]":
-            cluster = environment.kafka.cluster()
-            return settle(session.settings, cluster, store, environment.clock, summary, agree())
+        def steps(at: OpenedBackup, kafka: "KafkaSettings") -> "Iterator[Plain]":
+            cluster = kafka.cluster()
+            return settle(session.settings, cluster, at.store, at.clock, at.summary, agree())
 
         return _reported(session, "restore configs", steps)
 
@@ -791,18 +785,10 @@ def groups_command(
             GroupsRun,
         )
 
-        def steps(
-            environment: "Environment", store: "Store", summary: "Summary"
-        ) -> "Iterator[Plain]":
+        def steps(at: OpenedBackup, kafka: "KafkaSettings") -> "Iterator[Plain]":
             settings, wanted = session.settings, [*map(_offset_of, places)]
             groups = GroupsRun(
-                settings,
-                environment.kafka,
-                store,
-                environment.clock,
-                summary,
-                agree(),
-                by_time=by_time,
+                settings, kafka, at.store, at.clock, at.summary, agree(), by_time=by_time
             )
             if undo is not None:
                 groups.undo(undo)
@@ -927,24 +913,17 @@ def _refuse_idle(
 
 
 def _reported(
-    session: Session,
-    words: str,
-    steps: "Callable[[Environment, Store, Summary], Iterator[Plain]]",
+    session: Session, words: str, steps: "Callable[[OpenedBackup, KafkaSettings], Iterator[Plain]]"
 ) -> "Ended":
     """Take the steps of a command that follows a restore, and tell of each; return how it ended."""
-    from kbackup.runs.context import Environment  # noqa: PLC0415
-    from kbackup.runs.history import new_run_id  # noqa: PLC0415
-    from kbackup.runs.report import Summary  # noqa: PLC0415
-    from kbackup.stores import open_store  # noqa: PLC0415
+    from kbackup.runs import wiring  # noqa: PLC0415
 
-    environment = Environment.of(session.settings, find_jvm)
-    summary = Summary(new_run_id(environment.clock.now()), words)
+    kafka, at = wiring.kafka_settings(session.settings), OpenedBackup.of(session, words)
     try:
-        for event in steps(environment, open_store(environment.store), summary):
-            session.tell(event)
+        at.tell(steps(at, kafka))
     except KbackupError as error:
-        summary.fail(error)
-    return summary.finish()
+        at.summary.fail(error)
+    return at.summary.finish()
 
 
 def _check_drills(session: Session, public_key: Path | None, page: Path | None) -> "Ended":
