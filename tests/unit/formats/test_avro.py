@@ -19,12 +19,12 @@ from kbackup.connect.avro_writing import AvroStyle, to_avro
 from kbackup.connect.schema import ENUM, ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions
-from kbackup.formats.avro import AvroFormat
-from kbackup.formats.avro_blocks import (
+from kbackup.formats.avro import (
     BLOCK_BYTES,
     COMPRESS,
     MAGIC,
     VALUES_RATIO,
+    AvroFormat,
     BlockReader,
     BlockWriter,
 )

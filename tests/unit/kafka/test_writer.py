@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_samples import batch_of
 
-from kbackup.kafka.sender import _headers, without_zero_timestamps
-from kbackup.kafka.writer import unwrapped
+from kbackup.kafka.writer import _headers, unwrapped, without_zero_timestamps
 from kbackup.records import SCHEMA
 
 Headers = list[tuple[str, bytes | None]]
