@@ -123,12 +123,7 @@ def times(batches: Batches, max_record_bytes: int = MAX_RECORD_BYTES) -> Times:
 class _Group:
     """Records of some batches, checked; of the last one there may be more to come.
 
-    Args:
-        pieces: In C, `PIECE` after `PIECE`; without it, as they are.
-        count: How many.
-        holds: What must live as long as they do.
-        span: Records outside of it are left out.
-        most: Larger records are refused.
+    In C *pieces* are `PIECE` after `PIECE`; *holds* is what must live as long as they do.
     """
 
     def __init__(

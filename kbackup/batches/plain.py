@@ -69,11 +69,7 @@ class Piece(NamedTuple):
 
     Attributes:
         data: Decompressed.
-        base_offset: Of the batch.
-        base_timestamp: Of the batch.
-        max_timestamp: Of the batch.
-        is_append_time: That is the timestamp of each record.
-        last_delta: Of the batch.
+        is_append_time: *max_timestamp* is the timestamp of each record.
         left: Records from here on.
         previous: The offset delta of the record before, -1 without one.
         is_last: Nothing follows these bytes.

@@ -63,8 +63,6 @@ class Field:
     """A field of a message.
 
     Attributes:
-        name: As in the schema.
-        number: Its number on the wire.
         kind: The name of a plain type, message or enum.
         label: "optional", "repeated" or nothing.
         schema: The schema of the value, or of each element if it is repeated.

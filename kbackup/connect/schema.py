@@ -77,17 +77,13 @@ class ConnectSchema:
     """One schema; equal schemas are equal to Connect too.
 
     Attributes:
-        type: The type of values.
-        optional: Whether a value may be null.
         name: Such as ``com.example.Order``, or the name of a logical type.
         version: The schema's own number.
-        doc: Documentation.
         parameters: Anything else that a converter kept, as pairs of text.
         default: JSON of the value that replaces null, as `JsonConverter` writes it; None
             if there is none.
         fields: The fields of a struct, in order: name and schema.
-        key: The schema of a map's keys.
-        value: The schema of a map's values, or of an array's elements.
+        value: Of a map's values, or of an array's elements.
     """
 
     type: Type

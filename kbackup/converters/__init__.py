@@ -101,10 +101,8 @@ def by_name(
     """Return the converter registered as *name*, configured.
 
     Args:
-        name: The plugin's name.
         properties: Values of its options, None for its own defaults.
         topic: The topic of the records, None if it is not known.
-        part: What is converted: "key" or "value".
     """
     found: Converter = plugins.load("converters", name)()
     given = found.traits.defaults if properties is None else properties

@@ -230,11 +230,7 @@ def decode(
     A row that names no schema, or one that the registry does not know or that has no column, is
     bad; like null, it stays in the current run.  Nulls need no request.
 
-    Args:
-        column: Values as Kafka has them.
-        asked: The registry that knows the schemas.
-        of_schema: Decodes the values of one schema; its ``ValueError`` says why it cannot.
-        unframe: Removes the prefixes.
+    A ``ValueError`` of *of_schema* says why it cannot decode the values of a schema.
 
     Raises:
         ConfigurationError: If the converter was told of no registry.

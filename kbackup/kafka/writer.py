@@ -315,10 +315,7 @@ def meaning(
     """Return the error that an operator is shown, of what the client raised.
 
     Args:
-        target: The partition that was written to.
         what: What the writer was doing.
-        error: The client's.
-        complaints: What the client has said so far.
         offset: Offset in the backup of the first record concerned; None where it is not known.
         open_s: For how long a transaction has been open that the cluster ends by now; None for one
             that it does not.  It gives the producer a new epoch then, as another producer would:

@@ -391,12 +391,7 @@ class AffixKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Affix:
-    """How directories are lengthened.
-
-    Attributes:
-        kind: Where the name stands.
-        delimiter: Between two levels of directories.
-    """
+    """How directories are lengthened."""
 
     kind: AffixKind = AffixKind.NONE
     delimiter: str = "/"

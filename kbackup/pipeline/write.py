@@ -42,11 +42,7 @@ _SIBLINGS: Final = "siblings"
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Where the blocks of a file are.
-
-    Attributes:
-        key: Where it is stored, beside the file.
-    """
+    """Where the blocks of a file are, and the key under which that is stored beside the file."""
 
     key: str
     body: bytes
@@ -312,13 +308,9 @@ def unreadable(where: TopicPartition, error: BatchError) -> BadRecordError:
 
 @dataclass(slots=True)
 class OpenLog:
-    """The open file of one topic-partition, of batches; see `OpenFiles`.
+    """The open file of one topic-partition, of batches, in a format that stores them.
 
-    Attributes:
-        spec: The one view, whose format stores batches.
-        spool_bytes: What the file may hold in memory.
-        identity: Which topic it is; kept in each file, and beside it.
-        pool: One thread in which batches are written; None: the caller's own.
+    See `OpenFiles` for what they share.
     """
 
     where: TopicPartition
@@ -360,11 +352,7 @@ class OpenLog:
             raise unreadable(self.where, error) from None
 
     def close(self, span: Span) -> list[ClosedFile]:
-        """Complete the file, and begin anew; no file where there is nothing in it.
-
-        Args:
-            span: From the position before it to the one after it.
-        """
+        """Complete the file, and begin anew; no file where there is nothing in it."""
         self._await_written()
         facts, file, body = self._tally.facts(), self._file, self._body
         if facts is None or file is None or body is None:

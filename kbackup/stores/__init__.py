@@ -217,13 +217,7 @@ def read_twice(fetch: Callable[[], Made]) -> Made:
 
 
 def is_kept(there: str | None, *, if_absent: bool, if_match: str | None) -> bool:
-    """Whether a condition of `Store.put` leaves alone what is there.
-
-    Args:
-        there: Its etag; None where nothing is.
-        if_absent: As `Store.put` has it.
-        if_match: Likewise.
-    """
+    """Whether a condition of `Store.put` leaves alone what is *there*: its etag, None for none."""
     return there != if_match if if_match is not None else if_absent and there is not None
 
 
@@ -249,12 +243,7 @@ def parse_json(
 ) -> Made:
     """Return what a small JSON object of ours holds; its ``v``, the version of its form, is 1.
 
-    Args:
-        key: The object's.
-        body: All of it.
-        make: Makes it of JSON values.
-        what: What it should hold.
-        do: What to do if it does not.
+    *what* says what it should hold, *do* what to do if it does not.
 
     Raises:
         CorruptObjectError: If it holds something else.
@@ -414,12 +403,9 @@ class Untold(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedUpload:
-    """One of them.
+    """An upload, by the key of the object that it would have become, and the server's name for it.
 
-    Attributes:
-        key: The object that it would have become.
-        id: The server's name for the upload.
-        begun: When, aware.
+    It was begun at a time that is aware.
     """
 
     key: str
@@ -503,10 +489,7 @@ class Copies(Protocol):
     ) -> ObjectHead | None:
         """Bring an object, where nothing is under its key, and compare its sha256.
 
-        Args:
-            source: Where it is.
-            key: Its key, in both.
-            is_wanted: Says by its metadata whether it may be brought.
+        It has the same key in both; *is_wanted* says by its metadata whether it may be brought.
 
         Returns:
             What was brought; None if nothing was, for whatever reason: then it must be sent.
@@ -526,11 +509,6 @@ class Ranges(Protocol):
 
         No checksum is compared: whoever asks for a part must be able to check it.  The file's
         attribute ``metadata`` is the object's user metadata, where the store has it at hand.
-
-        Args:
-            key: The object's.
-            start: The first byte.
-            length: How many; the object must have them.
 
         Raises:
             ObjectNotFoundError: No such object.

@@ -356,12 +356,8 @@ class Disk:
         """Put the names that *moves* gave on the disk, and those of the folders they are in.
 
         A folder that is found there may be another thread's, or a killed process's, whose name was
-        never synced.  So each is synced into the one above it, once for each store.
-
-        Args:
-            moves: What was moved; `files.Moves.take` names their folders.
-            folders: Where to.
-            root: The store's, which is there.
+        never synced.  So each is synced into the one above it, once for each store, but for the
+        *root*, which is there.
         """
         above = {
             at

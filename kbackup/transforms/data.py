@@ -114,10 +114,8 @@ class Records:
 
     Attributes:
         batch: ``records.SCHEMA``; keys and values as in Kafka, headers as they are now.
-        partition: The Kafka partition.
         topics: The topic of each record: strings in a dictionary, none null.
-        key: The keys; None if they are not converted.
-        value: The values; None if they are not converted.
+        key: None if keys are not converted; *value* likewise.
         refused: The records that a transform could not be applied to: offset, and why.
         left_out: Offsets of the records that transforms dropped, rising.
     """
@@ -270,8 +268,6 @@ def on_objects(
     """Apply a transform that works on fields.
 
     Args:
-        records: The records.
-        side: "key" or "value".
         structs: Transforms structs; its ``ValueError`` refuses all that are not null.
         objects: Transforms one JSON object without a schema, which it may change in place;
             its ``ValueError`` refuses that object.

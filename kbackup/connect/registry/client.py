@@ -50,9 +50,7 @@ class RegistryClient:
     younger than one answer may take.  A registry that lets a question wait to the end is not asked
     anything for as long as one answer may take; questions fail at once meanwhile.
 
-    Args:
-        settings: How to connect.
-        now: The time in seconds, of a clock that never goes back.
+    *now* is the time in seconds, of a clock that never goes back.
 
     Raises:
         RegistryError: From every method, if the registry does not answer, or refuses, after as many

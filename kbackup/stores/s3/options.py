@@ -365,10 +365,6 @@ def addressing_style(
 ) -> Literal["path", "virtual"]:
     """Return where the bucket's name stands: in the path, or in the host name.
 
-    Args:
-        options: Those of the store.
-        endpoint_url: The server's, None for Amazon's own.
-
     Raises:
         ConfigurationError: If it would have to be in both, or the server is not Amazon's and would
             have to be.

@@ -235,8 +235,6 @@ class Requests:
     Retries are ours and botocore's are off, so there is one budget and one log line for each.
 
     Attributes:
-        attempts: The budget of each request.
-        bucket: Its name.
         endpoint_url: The server's, None for Amazon's own.
         host: The server's name and port, for messages.
         settings: What requests carry besides.
@@ -530,10 +528,7 @@ def translated(
     """Return our error for botocore's.
 
     Args:
-        error: One of `FOREIGN`.
-        operation: The client's method, such as ``put_object``.
         resource: What it was about, such as ``s3://lake/topics/orders/...``.
-        host: The server's name and port.
         hidden: Credentials, masked wherever the server repeats them.
         has_key: The request carried a customer's key (SSE-C).
 
