@@ -179,7 +179,7 @@ _BOOLEANS: Final = pa.array([b"\0", b"\1"], pa.binary())
 
 
 class PrimitiveConverter:
-    """A single value of a type that needs no schema; null is null."""
+    """A single value of a type that needs no schema: mostly a big-endian number; null is null."""
 
     traits: ClassVar[Traits]
     type: ClassVar[Type]
@@ -225,32 +225,13 @@ class PrimitiveConverter:
         """What is wrong with a bad row."""
         return f"a value is no {self.type}"
 
-    def _read(self, column: pa.BinaryArray) -> tuple[pa.Array, pa.BooleanArray]:
-        """Return the values, null where there is none, and the rows that have one."""
-        raise NotImplementedError
-
-    def _why(self, value: bytes) -> str:
-        """Report what is wrong with *value*."""
-        raise NotImplementedError
-
-    def _cast(self, column: pa.Array, kind: pa.DataType) -> Column:
-        """Return *column*, which has another type, as *kind*."""
-        return self._unfit(column, kind, f"it is {column.type}")
-
     def _unfit(self, column: pa.Array, kind: pa.DataType, why: str) -> Column:
         """Return nulls of *kind* for *column*, no value of which can be one."""
         bad = bad_where(column.is_valid(), self._what, why, _DO)
         return Column(pa.nulls(len(column), kind), bad=bad)
 
-    def _written(self, values: pa.Array) -> pa.BinaryArray:
-        """Return the bytes of *values*, which have the type of the converter."""
-        raise NotImplementedError
-
-
-class NumberConverter(PrimitiveConverter):
-    """Big-endian numbers of one size."""
-
     def _read(self, column: pa.BinaryArray) -> tuple[pa.Array, pa.BooleanArray]:
+        """Return the values, null where there is none, and the rows that have one."""
         size = array(self.code).itemsize
         fits = pc.fill_null(pc.equal(pc.binary_length(column), size), False)
         return json_values.spread(
@@ -286,23 +267,23 @@ class NumberConverter(PrimitiveConverter):
         return pa.Array.from_buffers(kind, len(data), [None, pa.py_buffer(data)])
 
 
-class ShortConverter(NumberConverter, of=Type.INT16):
+class ShortConverter(PrimitiveConverter, of=Type.INT16):
     """Numbers of two bytes."""
 
 
-class IntegerConverter(NumberConverter, of=Type.INT32):
+class IntegerConverter(PrimitiveConverter, of=Type.INT32):
     """Numbers of four bytes."""
 
 
-class LongConverter(NumberConverter, of=Type.INT64):
+class LongConverter(PrimitiveConverter, of=Type.INT64):
     """Numbers of eight bytes."""
 
 
-class FloatConverter(NumberConverter, of=Type.FLOAT32):
+class FloatConverter(PrimitiveConverter, of=Type.FLOAT32):
     """Floating-point numbers of four bytes."""
 
 
-class DoubleConverter(NumberConverter, of=Type.FLOAT64):
+class DoubleConverter(PrimitiveConverter, of=Type.FLOAT64):
     """Floating-point numbers of eight bytes."""
 
 
@@ -315,6 +296,9 @@ class BooleanConverter(PrimitiveConverter, of=Type.BOOLEAN):
 
     def _why(self, value: bytes) -> str:  # noqa: ARG002
         return "it is not one byte, 0 or 1"
+
+    def _cast(self, column: pa.Array, kind: pa.DataType) -> Column:
+        return self._unfit(column, kind, f"it is {column.type}")
 
     def _written(self, values: pa.Array) -> pa.BinaryArray:
         return _BOOLEANS.take(values.cast(pa.int8()))

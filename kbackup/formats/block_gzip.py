@@ -86,12 +86,7 @@ class BlockGzipFormat(FileFormat):
         """Whether *extension* is only a codec's."""
         return extension in {codec.extension for codec in codecs.CODECS}
 
-    def refuses(
-        self,
-        view: View,  # noqa: ARG002
-        values: pa.Array,
-        options: FormatOptions,  # noqa: ARG002
-    ) -> Sequence[Bad]:
+    def _refused(self, _view: View, values: pa.Array, _options: FormatOptions) -> Sequence[Bad]:
         """Refuse null, which would be read back as empty."""
         return nulls(values, "value", "a line")
 

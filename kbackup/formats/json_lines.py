@@ -172,12 +172,7 @@ class JsonFormat(FileFormat):
         """Whether *extension* is ``.json`` or ``.json.gz``."""
         return codecs.without(extension) == _EXTENSION
 
-    def refuses(
-        self,
-        view: View,
-        values: pa.Array,
-        options: FormatOptions,  # noqa: ARG002
-    ) -> Sequence[Bad]:
+    def _refused(self, view: View, values: pa.Array, _options: FormatOptions) -> Sequence[Bad]:
         """Refuse null keys, null values of headers, and JSON in more than one line."""
         if view is View.HEADERS:
             return _null_headers(values)
