@@ -182,10 +182,7 @@ class Walked(NamedTuple):
     offset: int | None
 
     def check(self, *, may_be_cut: bool = False) -> Batches:
-        """Return the batches.
-
-        Args:
-            may_be_cut: The last one may lack its end, as in the answer to a fetch.
+        """Return the batches, of which the last one may lack its end in the answer to a fetch.
 
         Raises:
             BatchError: If there is something else behind them.

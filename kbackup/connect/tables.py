@@ -13,12 +13,7 @@ from kbackup.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """One column.
-
-    Attributes:
-        name: The name in the files.
-        type: Such as ``bigint`` or ``array<struct<key:string,value:binary>>``.
-    """
+    """One column: its name in the files, and its type, such as ``array<struct<key:string>>``."""
 
     name: str
     type: str

@@ -139,7 +139,6 @@ class Form(NamedTuple):
 
     Attributes:
         record: The name of the record, for the subject of the schema.
-        schema: What is registered.
         write: Encodes them without their prefixes, null where that cannot be.
     """
 

@@ -158,8 +158,6 @@ class Format(Protocol):
 
         Args:
             file: Where it goes; written from its start.
-            view: The part of the records.
-            options: The configuration of files.
             schema: The schema of the values, None if the Arrow type is sufficient.
 
         Raises:
@@ -282,11 +280,7 @@ class HasIndex(Protocol):
     """A writer of files that each have an index beside them."""
 
     def index(self, first_offset: int) -> bytes:
-        """Return the index, once the file is closed.
-
-        Args:
-            first_offset: The offset of the file's first record.
-        """
+        """Return the index, once the file is closed."""
         ...
 
 

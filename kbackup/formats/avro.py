@@ -232,11 +232,7 @@ _UNPACKERS: Final[dict[str, Callable[[], Any]]] = {
 
 
 class BlockWriter:
-    """A container being written; holds at most one block.
-
-    Attributes:
-        schema: The Avro schema, in JSON.
-    """
+    """A container being written, under a *schema* in JSON; holds at most one block."""
 
     def __init__(self, file: BinaryIO, schema: str, codec: str) -> None:
         self.schema = schema
@@ -300,9 +296,6 @@ class AvroBlock:
 
 class BlockReader:
     """A container being read, a block at a time, of at most *max_bytes*, compressed or not.
-
-    Attributes:
-        schema: The Avro schema, in JSON.
 
     Raises:
         CorruptObjectError: If it does not begin like a container.

@@ -45,7 +45,6 @@ class Group:
     """A consumer group, as the cluster lists it.
 
     Attributes:
-        name: Its id.
         protocol_type: ``consumer``, or what its members call it; empty where the cluster does not
             say, such as for a group that only keeps offsets.
         state: In Kafka's capital letters, such as ``EMPTY`` or ``STABLE``.

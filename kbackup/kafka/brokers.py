@@ -63,11 +63,9 @@ class Fetched:
     Attributes:
         error: Its code, 0 for none.
         stable: The last stable offset: no committed record is behind it.
-        aborted: The aborted transactions among the batches.
         data: The batches; the last one may lack its end.
         diverged: Where the leader's log parts from what was read; None where it does not.
         nearer: The broker of a replica that is to be asked instead; None where it is not.
-        throttle_s: How long it asks us to wait.
     """
 
     error: int
@@ -277,9 +275,7 @@ class Produced(NamedTuple):
 
     Attributes:
         error: Its code, 0 for none.
-        why: In the broker's words, where it has any.
         base_offset: Where its first record is; negative where that is not said.
-        throttle_s: How long the broker asks us to wait.
     """
 
     error: int

@@ -595,9 +595,7 @@ _NUMBERS: Final = (*NUMBERS, *REQUEST_TIMEOUTS, "transaction.timeout.ms")
 def check_properties(settings: KafkaSettings, *, is_here: bool = True) -> None:
     """Refuse client properties that librdkafka does not take, before anything depends on them.
 
-    Args:
-        settings: Of all clients.
-        is_here: The clients are for this host: the files that they name are read.
+    Where it *is_here* that the clients are for, the files that they name are read.
 
     Raises:
         ConfigurationError: Naming the property, in librdkafka's words.

@@ -29,12 +29,7 @@ from kbackup.records import Schema, Span, batch_bytes, known_times, record_bytes
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Every *interval_ms* from local midnight on; the last slot of a day may be short.
-
-    Attributes:
-        interval_ms: ms, at least 1.
-        timezone: A zone that `joda.zone_by_id` knows.
-    """
+    """Every *interval_ms* from local midnight on; the last slot of a day may be short."""
 
     interval_ms: int
     timezone: str

@@ -409,11 +409,7 @@ def united_log(file: ClosedFile, theirs: BinaryIO) -> ClosedFile | None:
 
 
 def tallied_to(file: ClosedFile, last_offset: int) -> Facts | None:
-    """Return what is known of a file's batches up to an offset; None where there is none.
-
-    Args:
-        last_offset: The last one of a batch, else what is returned ends elsewhere.
-    """
+    """Return what is known of a file's batches up to the last one of a batch; None for no batch."""
     form = file.spec.open_format()
     assert isinstance(form, StoresBatches)  # noqa: S101  (it was written by one)
     file.body.seek(0)

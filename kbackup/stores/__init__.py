@@ -34,7 +34,6 @@ class StoredObject:
 
     Attributes:
         key: Its key, relative to the store's root.
-        size: Bytes.
         modified: When it was stored, aware.
         etag: Changes when the content does; opaque.
         storage_class: What the server calls the way it is kept; empty where there is only one.
@@ -322,7 +321,6 @@ class LifecycleRule:
     """An enabled rule of a bucket.
 
     Attributes:
-        name: Its ID.
         prefix: The keys it is about begin with this; empty for all.
         abort_days: Days after which unfinished uploads are thrown away; None: not by this rule.
         expire_days: Days after which objects are deleted; None: not by this rule.

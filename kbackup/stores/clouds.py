@@ -587,13 +587,9 @@ _NO_PLACE: Final = frozenset({"ContainerNotFound", "NoSuchBucket"})
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What an error of obstore says.
+    """What an error of obstore says: the answer's status and code, where there was one, and why.
 
-    Attributes:
-        status: Of the server's answer; None where there was none.
-        code: The server's word for it; may be empty.
-        why: All of it, for people.
-        is_of_token: Whether no credentials could be had.
+    It *is_of_token* where no credentials could be had.
     """
 
     status: int | None

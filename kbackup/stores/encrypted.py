@@ -186,11 +186,7 @@ class _Sealed(DerivedFile):
 
 
 class Opened(Spool):
-    """The content of an encrypted object.
-
-    Attributes:
-        stored: Opens the object as it is stored.
-    """
+    """The content of an encrypted object."""
 
     def __init__(self, expected_bytes: int, store: Store, key: str) -> None:
         super().__init__(_HELD_BYTES, expected_bytes=expected_bytes, is_hashed=False)

@@ -176,7 +176,6 @@ class Attempts:
         total: Attempts in all, 1 for no retry.
         backoff_ms: Base of the wait: before retry *n* between half of ``backoff_ms * 2**(n - 1)``
             and all of it.
-        sleep: Waits that many seconds.
     """
 
     total: int
