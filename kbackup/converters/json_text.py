@@ -202,11 +202,11 @@ class _Envelopes:
             return None, json.dumps(payload, ensure_ascii=False, default=float).encode()
         schema = ConnectSchema.from_json(found["schema"])
         self._opening = _opening(text, found, schema)
+        read = json_values.reader(schema, self._form)
         try:
-            return schema, json_values.reader(schema, self._form)(payload)
+            return schema, read(payload)
         except json_values.InexactError:
-            exact = json.loads(text, parse_float=Decimal)["payload"]
-            return schema, json_values.reader(schema, self._form)(exact)
+            return schema, read(json.loads(text, parse_float=Decimal)["payload"])
 
     def _run(self, schema: ConnectSchema | None) -> _Run:
         if not self._runs or self._runs[-1].schema != schema:

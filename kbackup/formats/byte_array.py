@@ -8,7 +8,7 @@ Source: kafka-connect-storage-cloud 87eb7d39, ``ByteArrayRecordWriterProvider``.
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO, ClassVar, Final
 
 import pyarrow as pa
@@ -112,12 +112,11 @@ class ByteArrayFormat(FileFormat):
         return (pa.RecordBatch.from_arrays([each], schema=schema) for each in rows)
 
 
-class ByteArrayWriter:
+class ByteArrayWriter(SeparatedWriter):
     """A file of raw bytes being written."""
 
     def __init__(self, file: BinaryIO, view: View, options: FormatOptions) -> None:
-        self._separator = separator(options)
-        self._out = SeparatedWriter(file, self._separator, options)
+        super().__init__(file, separator(options), options)
         self._column = COLUMNS[view]
         self._has_warned = False
 
@@ -141,11 +140,7 @@ class ByteArrayWriter:
                 self._column,
                 self._separator,
             )
-        self._out.write(rows)
-
-    def close(self, metadata: Mapping[str, str]) -> None:  # noqa: ARG002  # no room for it
-        """Complete the file."""
-        self._out.finish()
+        self.write_rows(rows)
 
 
 def separator(options: FormatOptions) -> bytes:

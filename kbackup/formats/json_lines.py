@@ -215,13 +215,13 @@ class JsonFormat(FileFormat):
         return Files(table_columns(lines), extensions, "json", table_stored_as)
 
 
-class JsonWriter:
+class JsonWriter(SeparatedWriter):
     """A file of JSON lines being written."""
 
     def __init__(
         self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None = None
     ) -> None:
-        self._out = SeparatedWriter(file, _NEWLINE, options)
+        super().__init__(file, _NEWLINE, options)
         self._view = view
         self._column = COLUMNS[view]
         self._schema = schema
@@ -238,11 +238,7 @@ class JsonWriter:
         else:  # Connect passes a struct to Jackson, and any other value as a Java object
             style = self._style if schema.type is Type.STRUCT else JsonStyle(is_java=True)
             lines = json_values.encode_json(column, schema, style)
-        self._out.write(lines.cast(pa.binary()))
-
-    def close(self, metadata: Mapping[str, str]) -> None:  # noqa: ARG002  # no room for it
-        """Complete the file."""
-        self._out.finish()
+        self.write_rows(lines.cast(pa.binary()))
 
 
 def _json_text(column: pa.Array) -> pa.StringArray:

@@ -145,19 +145,19 @@ class ColumnSource:
     def end(self) -> None:
         """Read no more of the span; may be repeated."""
         with self._lock:
-            reader, self._reader = self._reader, None
-            if reader is not None:
-                self.consumer.unassign()
-                self._native.functions.reader_free(reader)
+            self._free()
+
+    def _free(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            self.consumer.unassign()  # or what is still fetched would be drained for ever
+            self._native.functions.reader_free(reader)
 
     def close(self) -> None:
         """Leave the cluster; a thread that reads meanwhile gets a `KafkaError`."""
         self._native.leave()
         with self._lock:
-            reader, self._reader = self._reader, None
-            if reader is not None:
-                self.consumer.unassign()  # or what is still fetched would be drained for ever
-                self._native.functions.reader_free(reader)
+            self._free()
             if self._native.is_open:
                 self.consumer.close()
                 self._native.let_go()

@@ -11,10 +11,10 @@ cut begin before its tombstones do, and no value in it follows a tombstone of it
 import hashlib
 import itertools
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -119,25 +119,20 @@ class Rows:
 
     def slice(self, start: int, length: int | None = None) -> Self:
         """Return some of the rows, without copying, and nothing of what was left out or bad."""
-        return replace(
-            self,
-            batch=self.batch.slice(start, length),
-            parts=tuple(replace(at, batch=at.batch.slice(start, length)) for at in self.parts),
-            times=None if self.times is None else self.times.slice(start, length),
-            directories=None if self.directories is None else self.directories.slice(start, length),
-            bad=(),
-            left_out=(),
-            filtered=(),
-        )
+        some = self._of_each(lambda column: column.slice(start, length))
+        return replace(some, bad=(), left_out=(), filtered=())
 
     def take(self, rows: pa.Array) -> Self:
         """Return the rows at the indices *rows*, copied."""
+        return self._of_each(lambda column: column.take(rows))
+
+    def _of_each(self, chosen: Callable[[Any], Any]) -> Self:
         return replace(
             self,
-            batch=self.batch.take(rows),
-            parts=tuple(replace(part, batch=part.batch.take(rows)) for part in self.parts),
-            times=None if self.times is None else self.times.take(rows),
-            directories=None if self.directories is None else self.directories.take(rows),
+            batch=chosen(self.batch),
+            parts=tuple(replace(part, batch=chosen(part.batch)) for part in self.parts),
+            times=None if self.times is None else chosen(self.times),
+            directories=None if self.directories is None else chosen(self.directories),
         )
 
     def before_bad(self) -> Self:
