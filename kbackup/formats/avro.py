@@ -502,13 +502,7 @@ class AvroFormat(FileFormat):
     ) -> Iterator[pa.RecordBatch]:
         return _read(file, view, options)
 
-    def table(
-        self,
-        file: BinaryIO,
-        view: View,  # noqa: ARG002
-        extension: str,  # noqa: ARG002
-        options: FormatOptions,
-    ) -> Files:
+    def table(self, file: BinaryIO, _view: View, _extension: str, options: FormatOptions) -> Files:
         """Return a column for each field of the records."""
         schema = json.loads(BlockReader(file, options.max_record_bytes).schema)
         stored_as = partial(table_stored_as, schema)

@@ -194,13 +194,7 @@ class ParquetFormat(FileFormat):
             return read_values(file, view)
         return read_records(file, options.max_record_bytes, options.columns)
 
-    def table(
-        self,
-        file: BinaryIO,
-        view: View,  # noqa: ARG002
-        extension: str,  # noqa: ARG002
-        options: FormatOptions,  # noqa: ARG002
-    ) -> Files:
+    def table(self, file: BinaryIO, _view: View, _extension: str, _options: FormatOptions) -> Files:
         """Return a column for each of the file."""
         columns = table_columns(pq.read_schema(file))
         extensions = tuple(EXTENSIONS.values())

@@ -40,10 +40,7 @@ class DefaultPartitioner(OneDirectory):
         return f"partition={where.partition}"
 
     def levels(
-        self,
-        columns: Sequence[TableColumn],  # noqa: ARG002
-        directories: Sequence[str],  # noqa: ARG002
-        partitions: int,
+        self, _columns: Sequence[TableColumn], _directories: Sequence[str], partitions: int
     ) -> tuple[Level, ...]:
         """Return the partition's number."""
         return (number("partition", 0, max(0, partitions - 1)),)

@@ -226,10 +226,7 @@ class TimeBasedPartitioner:
         return self._buckets.printed(batch["time"])
 
     def levels(
-        self,
-        _columns: Sequence[TableColumn],
-        directories: Sequence[str],
-        _partitions: int,
+        self, _columns: Sequence[TableColumn], directories: Sequence[str], _partitions: int
     ) -> tuple[Level, ...]:
         """Return a number for each directory, or one date for all of them."""
         path = self._path.strip("/")
