@@ -322,7 +322,11 @@ def named(text: str) -> Iterator[Recipient]:
     elif os.path.isfile(text):  # noqa: PTH113  (of a text that is no path: False)
         yield from KeyOptions(recipients_file=text).public_keys()
     else:
-        yield by_name(text)
+        try:
+            yield by_name(text)
+        except ConfigurationError as error:
+            why = f"there is no file of that name, and {error.why}"
+            raise ConfigurationError(error.what, why, error.do) from None
 
 
 def _read(path: Path, what: str) -> bytes:
