@@ -265,6 +265,12 @@ _RECORD: Final[Mapping[str, _Kinds]] = {
     "only_partitions": (list, NoneType), "sent": _COUNT, "sent_bytes": _COUNT, "deleted": _COUNT,
     "deleted_bytes": _COUNT,
 }  # fmt: skip
+_AMOUNTS: Final = frozenset(
+    {"seconds", "records", "objects", "bytes_read", "bytes_stored", "sent", "sent_bytes", "deleted",
+     "deleted_bytes"}
+)  # fmt: skip
+_AMOUNT_MOST: Final = 1 << 63
+
 _ROW: Final[Mapping[str, _Kinds]] = {
     "topic": (str,), "partition": (int,), "first": _COUNT, "last": _COUNT, "records": _COUNT,
     "objects": _COUNT, "committed": _COUNT, "lag": _COUNT,
@@ -277,6 +283,9 @@ _TOPIC: Final[Mapping[str, _Kinds]] = {
 def _checked(record: Any) -> Mapping[str, Any]:
     """Return a run record whose fields, as far as they are read here, are of their types."""
     _check("run record", record, _RECORD, "run")
+    for name in _AMOUNTS.intersection(record):
+        if not 0 <= (record[name] or 0) < _AMOUNT_MOST:
+            raise ValueError(f"{name} of a run record is {record[name]}")
     for name in record.get("names") or ():
         _check("name", {"name": name}, {"name": (str,)})
     for number in record.get("only_partitions") or ():
@@ -581,7 +590,7 @@ def _ended_well(runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
 def _work_s(run: RunRecord) -> float | None:
     timings = run.said.get("timings")
     found = timings.get("work_s") if isinstance(timings, dict) else None
-    return found if isinstance(found, (int, float)) else None
+    return found if isinstance(found, (int, float)) and 0 <= found < _AMOUNT_MOST else None
 
 
 def of_sink(offsets: int, rates: PastRates, store: Store) -> Estimate:

@@ -102,3 +102,12 @@ def test_a_copy_is_judged_by_the_bytes_that_copies_sent(other: dict[str, Any]) -
 
     assert Estimate(5000, 7, 52.0) == found(good, bad) == found(bad, good)
     assert Estimate(5000, 7, None) == found(bad) == found()
+
+
+@pytest.mark.parametrize("work_s", [-1.0, 1e300, "10"])
+def test_a_time_that_no_run_took_tells_nothing(work_s: Any) -> None:
+    """What came of it would be no time either."""
+    odd = run(timings={"work_s": work_s})
+
+    assert None is of_sink(5000, past_rates([odd]), S3).seconds
+    assert Estimate(9, 1, None) == of_upkeep(9, 1, 9, [odd], "records")

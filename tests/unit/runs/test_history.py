@@ -224,6 +224,9 @@ def test_two_runs_of_one_name_are_both_kept(store: MemoryStore) -> None:
                 b'"names":5',
                 b'"exit_code":[]',
                 b'"seconds":"x"',
+                b'"seconds":-1.5',
+                b'"records":-4200',
+                b'"deleted":9223372036854775808',
             )
         ),
     ],
