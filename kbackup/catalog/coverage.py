@@ -152,11 +152,13 @@ class Dispute:
         keys: The objects.
         span: The offsets.
         why: What is known of them.
+        from_on: Stored from this offset on, full records have all of them; None where they may not.
     """
 
     keys: tuple[str, ...]
     span: Span
     why: str
+    from_on: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,20 +355,25 @@ class _Decisions:
             reaches = self.reaches(one, Span(one.start, around.end_offset), bound)
             if reaches:
                 why = "it begins among full records and is unlike them, or reaches beyond their end"
-                self.disputes.append(Dispute((one.key,), one.span, why))
+                self.disputes.append(Dispute((one.key,), one.span, why, one.start))
             elif reaches is not None:
                 self.repeats.append(Repeat(one))
-        elif following is None or self.ends_before(one, following, bound):
+        elif following is None or self.ends_before(
+            one, following, bound, is_full=following in accounted[later : later + 1]
+        ):
             yield Read(one, bound=bound)
 
-    def ends_before(self, one: Holding, following: Span, bound: int | None) -> bool:
+    def ends_before(
+        self, one: Holding, following: Span, bound: int | None, *, is_full: bool
+    ) -> bool:
         """Whether values whose end is not stated end before others; where not, it is disputed."""
         start = following.start_offset
         reaches = False if bound is not None and bound <= start else self.reaches(one, following)
         if reaches:
             why = f"it reaches beyond offset {start}, where another begins that holds the same, or "
             why += "is so unlike that one that nothing tells where it ends"
-            self.disputes.append(Dispute((one.key,), one.span, why))
+            from_on = one.start if is_full else None
+            self.disputes.append(Dispute((one.key,), one.span, why, from_on))
         return reaches is False
 
     def reaches(self, one: Holding, beside: Span, bound: int | None = None) -> bool | None:

@@ -86,7 +86,8 @@ class Covered:
             others = f"{some(dispute.keys[:-1], 3)}: " if dispute.keys[1:] else ""
             offsets = dispute.span.start_offset, dispute.span.end_offset - 1
             text = f"{others}{dispute.why}"
-            yield Finding("overlap", self.where, dispute.keys[-1], offsets, text)
+            do = "" if dispute.from_on is None else _apart(dispute)
+            yield Finding("overlap", self.where, dispute.keys[-1], offsets, text, do=do)
         number = sum(one.of is None for one in self.coverage.repeats)
         for one in self.coverage.repeats:
             if one.of is not None:
@@ -122,12 +123,20 @@ class Covered:
                 f"{self.where}: {some(one.keys, 3)}",
                 f"{one.why} (offsets {one.span.start_offset} to {one.span.end_offset - 1}), so a "
                 "restore would lose records or write them twice",
-                f"{APART}; or, if one ends where the other begins, restore the earlier format "
-                "alone with --only-format, and then the other",
+                _apart(one),
                 **self.where.place,
             )
             for one in self.coverage.disputes
         ]
+
+
+def _apart(dispute: Dispute) -> str:
+    """Return what an operator can do where it is not known which records objects share."""
+    said = f"{APART}; or, if one ends where the other begins, restore the earlier format alone "
+    said += "with --only-format, and then the other"
+    if dispute.from_on is None:
+        return said
+    return f"if the sink stores full records, set its group to {dispute.from_on} and run it; {said}"
 
 
 def covered(

@@ -574,14 +574,14 @@ class RunLedger:
 
 def _left_out(plan: SinkPlan, topic: str) -> set[str]:
     """Return the objects of *topic* that a run continues after and that the ledger lacks."""
-    # of another tool's it may store the last one's records again
-    return {
-        key
-        for at in plan.partitions
-        if at.where.topic == topic and at.start is not None
-        for first, key in at.seen.unentered
-        if first < at.start.offset + (at.left_at is not None)
-    }
+    found = set[str]()
+    for at in plan.partitions:
+        if at.where.topic == topic and at.start is not None:
+            begin, keys = at.start.offset, at.seen.unentered
+            if at.left_at is not None:  # of another tool's it may store the last one's again
+                begin, keys = begin + 1, (*keys, *at.seen.unended)
+            found.update(key for first, key in keys if first < begin)
+    return found
 
 
 def _config(found: Mapping[str, str] | None, before: TopicEntry | None) -> Mapping[str, str]:

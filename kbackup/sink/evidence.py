@@ -266,6 +266,13 @@ class _Search:
                 for at in objects
                 if has_ledger and at.key not in ledger.objects
             ),
+            unended=tuple(
+                (at.start_offset, at.key)
+                for at in objects
+                if (row := ledger.objects.get(at.key)) is not None
+                and row.last is None
+                and row.below is None
+            ),
             is_astray=self._is_astray(where, mains),
             inherited=left,
             held=tuple(

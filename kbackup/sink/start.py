@@ -510,6 +510,7 @@ class Evidence:
             accepted as removed.
         given_up: Those of objects that were removed on purpose.
         unentered: The bucket's objects that the ledger lacks, each with its start offset.
+        unended: Those of which it knows no end, nor where the log ended behind them.
         is_astray: The pointer of a dated layout names another object than the newest.
         inherited: What another tool, whose objects are the newest, has left; why that cannot be
             known; None where nobody has left any, or the position is confirmed.
@@ -533,6 +534,7 @@ class Evidence:
     lost: tuple[Span, ...] = ()
     given_up: tuple[Span, ...] = ()
     unentered: tuple[tuple[int, str], ...] = ()
+    unended: tuple[tuple[int, str], ...] = ()
     is_astray: bool = False
     inherited: Inherited | KbackupError | None = None
     held: tuple[HeldCut, ...] = ()

@@ -1,6 +1,7 @@
 """Full records after a connector whose rows are like no record: the log shows where they ended."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
 
 import pytest
 from backup_samples import Backup
@@ -12,6 +13,7 @@ from kbackup.errors import RefusedError
 from kbackup.kafka import Position
 from kbackup.pipeline.views import ReadOptions
 from kbackup.runs import known
+from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import Summary
 from kbackup.verify.run import Mending, Notes
 from tests.support.bench import WHERE, Bench
@@ -22,22 +24,25 @@ KEY = "topics/orders/partition=0/orders+0+{:010}.json"
 DENSE, SPARSE = (range(10), range(10, 20)), (range(0, 10, 2), range(10, 20, 2))
 
 
-def masked(offsets: Iterable[int]) -> bytes:
-    """Rows of a connector whose transform changes a field; the names stay."""
-    return b"".join(b'{"n":%d}\n' % -(at + 1) for at in offsets)
+def masked(offsets: Iterable[int], name: bytes = b"n") -> bytes:
+    """Rows of a connector whose transform changes a field, and its name or not."""
+    return b"".join(b'{"%s":%d}\n' % (name, -(at + 1)) for at in offsets)
 
 
 class Taken:
     """What a sink of full records has taken over from a connector that has left some out."""
 
     def __init__(
-        self, cuts: Iterable[range], position: Position | None, config: Mapping[str, str] = {}
-    ) -> None:
+        self, cuts: Iterable[Sequence[int]], position: Position | None,
+        config: Mapping[str, str] = {}, directories: Sequence[str] = ("partition=0",),
+        name: bytes = b"n",
+    ) -> None:  # fmt: skip
         self.bench = Bench(30)
         self.bench.kafka.configs["orders"] = dict(config)
         self.backup = Backup(self.bench.settings)
-        for cut in cuts:
-            self.backup.replace(KEY.format(cut[0]), masked(cut), {})
+        for cut, directory in zip(cuts, cycle(directories), strict=False):
+            key = KEY.format(cut[0]).replace("partition=0", directory)
+            self.backup.replace(key, masked(cut, name), {})
         if position is not None:
             self.bench.kafka.positions_[WHERE] = position
         self.sink()
@@ -148,4 +153,35 @@ def test_a_connector_that_wrote_after_kbackup_did_is_taken_over_too() -> None:
 
     came = [*(b'{"n":%d}' % at for at in range(30)), *masked(range(30, 40)).splitlines()]
     assert [*came, *(b'{"n":%d}' % at for at in range(40, 55))] == taken.restored()
+    assert 0 == taken.verified()
+
+
+def test_a_group_that_is_set_to_where_the_object_begins_mends_an_earlier_takeover() -> None:
+    """Another version has begun behind it: full records then hold all of it."""
+    taken = Taken(DENSE, SinkPosition().position(15))
+    assert {None} == {one.below for one in taken.rows}
+    with pytest.raises(RefusedError) as refused:
+        taken.restored()
+    assert "set its group to 10 and run it" in refused.value.do
+
+    taken.bench.set_back(10)
+    taken.sink()
+
+    came = [*masked(range(10)).splitlines(), *(b'{"n":%d}' % at for at in range(10, 30))]
+    assert came == taken.restored()
+    assert 0 == taken.verified()
+
+
+def test_a_group_that_is_set_to_where_the_first_begins_mends_several_directories() -> None:
+    """Nothing bounds the last object of each; the lowest offset that is named is enough."""
+    cuts = range(10), [10, 11, 16], [13, 14, 15]
+    taken = Taken(cuts, Position(20), directories=["d=0", "d=0", "d=1"], name=b"m")
+    with pytest.raises(RefusedError, match="unlike"):
+        taken.restored()
+
+    taken.bench.set_back(10)
+    taken.sink()
+
+    came = [*masked(range(10), b"m").splitlines(), *(b'{"n":%d}' % at for at in range(10, 30))]
+    assert came == taken.restored()
     assert 0 == taken.verified()
