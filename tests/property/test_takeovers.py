@@ -27,8 +27,12 @@ class Takeover:
         self.choose, self.bench = Random(seed), Bench(0)
         self.connected = 0  # the connector's own position
         self.drops = self.choose.choice([0, 0, 3, 2])  # of each so many records one, for a while
-        self.names = self.choose.choice(["n", "number"])
-        self.is_plain = True  # nobody but the connector has moved the group, nor stored beside it
+        self.directories = self.choose.choice([1, 1, 2])
+        # what tells of several directories that a transform is at work is the names alone
+        self.name = self.choose.choice(["n", "number"]) if self.directories == 1 else "number"
+        self.is_plain = (
+            self.directories == 1
+        )  # nobody but the connector has moved the group, nor stored beside it
 
     def connect(self, *, commits: bool = True) -> None:
         """Store what the topic has, but for the last records, in objects of any size."""
@@ -38,15 +42,20 @@ class Takeover:
         while at < end and (at == self.connected or choose.random() < 0.8):
             cut = range(at, min(end, at + choose.randint(1, 12)))
             rows = [one for one in cut if not self.is_dropped(one)]
-            if rows:
-                lines = b"".join(b'{"%s":%d}\n' % (self.names.encode(), one + MASK) for one in rows)
-                key = f"topics/orders/partition=0/orders+0+{rows[0]:010}.json"
-                Backup(self.bench.settings).replace(key, lines, {})
+            for number in range(self.directories):
+                share = [one for one in rows if one % self.directories == number]
+                self._put(share, "partition=0" if self.directories == 1 else f"d={number}")
             at = cut.stop
             if not commits:
                 break
         if commits:
             self.connected = at
+
+    def _put(self, offsets: list[int], directory: str) -> None:
+        if offsets:
+            text = "".join(f'{{"{self.name}":{one + MASK}}}\n' for one in offsets)
+            key = f"topics/orders/{directory}/orders+0+{offsets[0]:010}.json"
+            Backup(self.bench.settings).replace(key, text.encode(), {})
 
     def is_dropped(self, offset: int) -> bool:
         """Whether the connector leaves a record out."""
@@ -65,7 +74,7 @@ class Takeover:
             self.connect()
         if choose.random() < 0.2:  # a task that dies before its commit
             self.connect(commits=False)
-            self.is_plain = not self.drops
+            self.is_plain = self.is_plain and not self.drops
         kafka.positions_[WHERE] = Position(self.connected)
         if choose.random() < 0.4:
             kafka.positions_[WHERE] = Position(choose.randint(0, kafka.logs[WHERE].end_offset))
