@@ -74,7 +74,8 @@ def confirm(
     if head is None or last.last_offset is None:  # an object of another tool, counted once
         return replace(said, is_confirmed=head is not None)
     facts = Facts.from_metadata(head.metadata)
-    is_there = facts is not None and facts.last_offset >= last.last_offset
+    # one that reaches beyond the position has grown since: another run has stored what follows
+    is_there = facts is not None and last.last_offset <= facts.last_offset < position.offset
     identities = (last.identity, TopicIdentity.from_metadata(head.metadata))
     return replace(said, is_confirmed=is_there, identities=identities)
 

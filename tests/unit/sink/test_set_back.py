@@ -58,6 +58,28 @@ def test_a_group_that_was_moved_ahead_with_its_metadata_leaves_no_hole(
     assert (0, 70, {0, 20, 40, 60}) == (summary["exit_code"], bench.position, bench.starts())
 
 
+@pytest.mark.parametrize("partitioner", ["default", "modulo"])
+def test_an_earlier_position_does_not_hold_for_its_object_once_that_has_grown(
+    partitioner: str,
+) -> None:
+    """Its object was lost and stored again with more records: these lie behind the position."""
+    bench = Bench(4)
+    options = {"partitioner_class": partitioner}
+    bench.sink(20, **options)
+    earlier = bench.kafka.positions_[WHERE]
+    for one in list(bench.store.list("topics/orders/")):
+        bench.store.delete(one.key)
+    bench.kafka.append(WHERE, 6)
+    bench.sink(20, **options)
+    before = bench.rows()
+    bench.kafka.positions_[WHERE] = earlier
+
+    summary = bench.sink(20, **options)
+
+    assert (0, 10, before) == (summary["exit_code"], bench.position, bench.rows())
+    assert not bench.doubled()
+
+
 @pytest.mark.parametrize("keeps_group", [True, False], ids=["group", "no group"])
 def test_what_expired_after_the_bucket_was_emptied_by_hand_is_a_gap(*, keeps_group: bool) -> None:
     """A run begins anew where the log begins, and names what neither log nor bucket has."""
