@@ -27,7 +27,6 @@ from kbackup.catalog.reading import (
     facts,
     held,
     kept_or_read,
-    read,
     salvage,
     unpacked,
 )
@@ -220,11 +219,7 @@ def _merged(
         while streams or waiting:
             while waiting and (not streams or waiting[0].start_offset <= _limit(streams)):
                 following = waiting.popleft()
-                parts = (
-                    read(store, following, options, identity)
-                    if kept is None
-                    else kept_or_read(store, following, options, identity, kept)
-                )
+                parts = kept_or_read(store, following, options, identity, kept)
                 streams.append(_Stream(store, following, parts, offset, options))
                 yield from _refill(streams)
             if len(streams) == 1 and (batches := streams[0].take_batches()) is not None:

@@ -280,10 +280,11 @@ def extent(store: Store, file: BackupFile) -> Facts | None:
 
 
 def kept_or_read(
-    store: Store, files: FileSet, options: ReadOptions, identity: TopicIdentity, kept: Kept
+    store: Store, files: FileSet, options: ReadOptions, identity: TopicIdentity, kept: Kept | None
 ) -> Iterator[pa.RecordBatch | Batches]:
     """Read full records as `read` does, in their batches where *kept* takes these as they are."""
-    if files.main is None or files.only is not None or not _batches_of(files.main):
+    main = None if kept is None or files.only is not None else files.main
+    if main is None or not _batches_of(main):
         yield from read(store, files, options, identity)
     else:
         yield from _whole(store, files, options, identity, kept)

@@ -15,6 +15,7 @@ killed or someone else writes, the records are counted one by one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -387,8 +388,7 @@ def count(
     kafka: Connection, group: str, written: Sequence[Written], line: TaskChannel
 ) -> Iterator[TargetCount]:
     """Count the records between *before* and *after*; a task, because it may have much to read."""
-    reader = kafka.reader(group)
-    try:
+    with closing(kafka.reader(group)) as reader:
         for entry in written:
             try:
                 batches = reader.read(entry.target, entry.span)
@@ -398,8 +398,6 @@ def count(
             yield report
             if line.is_stopped():
                 return
-    finally:
-        reader.close()
 
 
 @dataclass(frozen=True, slots=True)
