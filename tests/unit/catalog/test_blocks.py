@@ -15,7 +15,7 @@ from record_samples import batch_of
 from kbackup.catalog import listing
 from kbackup.catalog.listing import EVERY_OFFSET, FileSet, Interval
 from kbackup.catalog.merging import Failed, StoredRows, steps
-from kbackup.formats import FormatOptions
+from kbackup.formats import FormatOptions, HasIndex
 from kbackup.formats.block_gzip import BlockGzipFormat
 from kbackup.inspect.peek import peek
 from kbackup.naming import INDEX_EXTENSION, DatedLayout, ObjectKey, View
@@ -64,6 +64,7 @@ def filled(block_bytes: int = 50, edit: bytes | None = None) -> Watched:
     writer.close({})
     parts = ObjectKey("orders", 0, FIRST, "2026-03-05", ".gz", View.VALUE)
     put(store, LAYOUT.key(parts), file.getvalue())
+    assert isinstance(writer, HasIndex)
     index = writer.index(FIRST) if edit is None else edit
     beside = ObjectKey("orders", 0, FIRST, "2026-03-05", INDEX_EXTENSION, View.VALUE)
     put(store, LAYOUT.key(beside), index)
