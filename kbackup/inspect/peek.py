@@ -269,14 +269,11 @@ def peek(
     key: bytes | None = None,
     known: BackupState = NOTHING,
 ) -> Iterator[Record]:
-    """Yield records of a backup.
+    """Yield records of a backup, *count* at most.
 
-    Args:
-        what: An object's key, or ``TOPIC[:PARTITION[@OFFSET]]``.
-        count: Records at most.
-        only_format: Look at objects of this format alone, unless *what* is a key.
-        known: What the backup says about itself: it tells which objects a restore would read, and
-            those that it shows to hold no record in *window* are not opened.
+    *what* is an object's key, or ``TOPIC[:PARTITION[@OFFSET]]``, of *only_format* alone.  What is
+    *known* tells which objects a restore would read; those that it shows to hold no record in
+    *window* are not opened.
 
     Yields:
         JSON values under kcat's names: ``topic partition offset tstype ts headers key payload``.

@@ -220,15 +220,10 @@ def folders(topic: str, sets: Iterable[FileSet], delimiter: str) -> Iterator[Fol
 
 @dataclass(frozen=True, slots=True)
 class GroupStood:
-    """Where a consumer group stood in a partition when a sink captured it.
+    """Where a consumer group stood in a partition when a sink captured it: a `GroupEntry`.
 
-    Attributes:
-        offset: The next offset that it was to read.
-        metadata: What its consumers keep beside that, as `shown_bytes` has it.
-        high_watermark: Where the partition's log ended.
-        beyond: How many offsets before *offset* the backup had not reached; null for none.
-        unsettled: Why not all that was in the partition then is in the backup; null if it is.
-        is_complete: Whether all groups of the topic are known to be captured.
+    *metadata* is as `shown_bytes` has it, and *unsettled* says why not all that was in the
+    partition then is in the backup, null if it is.
     """
 
     HEAD: ClassVar = {"type": "group"}

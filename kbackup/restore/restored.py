@@ -91,8 +91,6 @@ class Restored:
 
     Attributes:
         settings: The same, without a time that the restore was not given.
-        map: How partitions of the backup became those of the target.
-        inventory: What the backup holds.
         targets: The restored topics that are there, by name.
         configs: Their settings, as far as they may be read.
         spans: What their partitions hold, up to their last stable offsets.

@@ -230,11 +230,9 @@ def remaining(
             below the position, of values the one at hand.
         sets: Of one partition, by start offset.
         position: Where the restore stands; None where it begins.
-        cut_of: Tells which sets are of one cut.
         own: The sets that hold records of the target, where a topic is chosen for each record.
         gone: Sets that were removed on purpose: of those that the restore has read, rows of values
             count where they were, and full records with those that are there.
-        below: Counts the records of a set around the position.
     """
     if position is None:
         return Remaining(tuple(sets))
