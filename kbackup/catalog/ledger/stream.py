@@ -316,7 +316,7 @@ class Stream:
         self, rows: pa.Table, damage: Sequence[Issue], look: _Look, wall: int
     ) -> None:
         newest = max((name.time_ms for name in look.newer if name.watermark is None), default=0)
-        watermark = max(min(wall, newest) - GRACE_MS, look.watermark, 0)
+        watermark = max(_watermark(wall, newest), look.watermark, 0)
         holds = [name.text for name in look.newer if name.time_ms > watermark]
         metadata = {
             _HOLDS_KEY: json.dumps(holds),
@@ -435,6 +435,10 @@ class Stream:
 def _texts(rows: pa.Table) -> list[str]:
     """Return each row as a text that no other row has."""
     return [repr(row) for row in rows.to_pylist()]
+
+
+def _watermark(wall_ms: int, newest_ms: int) -> int:
+    return min(wall_ms, newest_ms) - GRACE_MS
 
 
 def folder(layout: Layout, name: str = "ledger") -> str:
