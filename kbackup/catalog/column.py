@@ -21,9 +21,9 @@ from kbackup.connect.avro_writing import AvroStyle, encode_avro
 from kbackup.connect.registry.framing import framed
 from kbackup.converters import Converter
 from kbackup.errors import CorruptObjectError, counted
-from kbackup.formats import COLUMNS, Salvages
+from kbackup.formats import COLUMNS, HEADERS, Salvages
 from kbackup.naming import View
-from kbackup.pipeline.views import HEADERS_AS_TEXT, ReadOptions, assemble
+from kbackup.pipeline.views import ReadOptions, assemble
 from kbackup.records import Bad, Schema, replaced, schema_of
 from kbackup.stores import Store
 
@@ -335,7 +335,7 @@ def _records(
 
 
 def _headers(file: BackupFile, rows: int) -> pa.Array:
-    """Return what describes *file* for each of *rows* records, `HEADERS_AS_TEXT`."""
+    """Return what describes *file* for each of *rows* records, `HEADERS`."""
     modified = datetime.fromtimestamp(file.modified, UTC)
     pairs = {
         "file.name": file.key.rpartition("/")[2],
@@ -344,5 +344,5 @@ def _headers(file: BackupFile, rows: int) -> pa.Array:
         "file.length": str(file.size),
     }
     headers = [{"key": name, "value": text} for name, text in pairs.items()]
-    one = pa.array([headers], HEADERS_AS_TEXT)
+    one = pa.array([headers], HEADERS)
     return one.take(pa.repeat(pa.scalar(0, pa.int32()), rows))

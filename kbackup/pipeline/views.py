@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from kbackup import converters, formats
 from kbackup.converters import Converter
 from kbackup.errors import CorruptObjectError, counted
-from kbackup.formats import Format, FormatOptions
+from kbackup.formats import HEADERS, Format, FormatOptions
 from kbackup.naming import OFFSET_MAX, View
 from kbackup.records import HEADER, SCHEMA, Bad, Column, TimestampType
 
@@ -137,12 +137,6 @@ def _moment(found: Any) -> int | None:
     return round(at.timestamp() * 1000)
 
 
-HEADERS_AS_TEXT: Final = pa.list_(
-    pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.string())])
-)
-"""A headers file's column: the connectors store header values as text."""
-
-
 @dataclass(frozen=True, slots=True)
 class ViewSpec:
     """One kind of file of a layout; plain data.
@@ -222,7 +216,7 @@ def assemble(
             from here, which is exact only where the topic had no holes.
         value: ``binary``.
         key: ``binary``, None where keys were not stored.
-        headers: `HEADERS_AS_TEXT`, None where headers were not stored.
+        headers: `HEADERS`, None where headers were not stored.
 
     Returns:
         ``records.SCHEMA``; the timestamps, which this layout does not store, are null.
@@ -281,7 +275,7 @@ def headers_as_text(column: pa.Array) -> Column:
     Source: ``Values.convertToString`` by way of ``connect-compat`` section 3.5.
 
     Returns:
-        `HEADERS_AS_TEXT`; a record without headers, or with a null header value, is bad: the
+        `HEADERS`; a record without headers, or with a null header value, is bad: the
         connectors' header files cannot store it.
     """
     lengths = pc.list_value_length(column)
@@ -303,7 +297,7 @@ def headers_as_text(column: pa.Array) -> Column:
         found = [None if value is None else _text(value) for value in values.to_pylist()]
         texts = pa.array(found, pa.string())
     ends = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
-    structs = pa.StructArray.from_arrays([names, texts], fields=list(HEADERS_AS_TEXT.value_type))
+    structs = pa.StructArray.from_arrays([names, texts], fields=list(HEADERS.value_type))
     bad.sort(key=lambda at: at.row)
     return Column(pa.ListArray.from_arrays(ends, structs), bad=tuple(bad))
 

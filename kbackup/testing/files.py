@@ -9,11 +9,10 @@ import pytest
 
 from kbackup import converters, plugins
 from kbackup.errors import ConfigurationError, CorruptObjectError
-from kbackup.formats import COLUMNS, Format, FormatOptions
+from kbackup.formats import COLUMNS, HEADERS, Format, FormatOptions
 from kbackup.naming import Layout, ObjectKey, View
 from kbackup.partitioners import Partitioner
 from kbackup.partitioners.extractors import TimestampExtractor
-from kbackup.pipeline.views import HEADERS_AS_TEXT
 from kbackup.records import NO_TIMESTAMP, SCHEMA, TopicPartition
 from kbackup.testing.values import decoded
 
@@ -37,7 +36,7 @@ def samples(form: Format, view: View) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(rows, SCHEMA)
     elif view is View.HEADERS:
         pairs = [[{"key": "a", "value": "1"}] * 2, [{"key": "", "value": ""}]] * 2
-        yield pa.record_batch([pa.array(pairs, HEADERS_AS_TEXT)], ["headers"])
+        yield pa.record_batch([pa.array(pairs, HEADERS)], ["headers"])
     else:
         installed = [found.name for found in plugins.installed("converters")]
         for name in installed:
