@@ -3,7 +3,6 @@
 import difflib
 import itertools
 import re
-import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -445,8 +444,8 @@ def _read(option: str, text: str, read: Callable[[str], T], noun: str) -> T:
     try:
         return read(text)
     except ValueError as error:
-        what = f"{option} {shlex.quote(text)} is not a {noun}"
-        raise ConfigurationError(what, str(error)) from error
+        shown = text if text.strip() else repr(text)
+        raise ConfigurationError(f"{option} {shown} is not a {noun}", str(error)) from error
 
 
 _SWITCHES: Final = frozenset({"json", "quiet", "summary_file", "log_file"})

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.cli.options import whole_days
+from kbackup.cli.options import seconds, whole_days
 from kbackup.cli.terminal import count, digits, duration, rate, size
 from kbackup.errors import ConfigurationError
 
@@ -66,3 +66,10 @@ def test_a_day_is_the_least(text: str) -> None:
     """S3 counts in days, so parts of one are refused."""
     with pytest.raises(ConfigurationError, match=f"--days {text} is"):
         whole_days("--days", text)
+
+
+@pytest.mark.parametrize("text", ["", " "])
+def test_a_blank_is_seen(text: str) -> None:
+    """As an unset shell variable leaves it."""
+    with pytest.raises(ConfigurationError, match=f"--max-age '{text}' is not a duration"):
+        seconds("--max-age", text)
