@@ -74,7 +74,7 @@ class PublicKey:
         shown = text[:80]
         try:
             der = base64.b64decode(text, validate=True)
-            shown = f"{text[:_SHOWN]}..."  # it may be a private key
+            shown = f"{text[:_SHOWN]}..." if text else ""  # it may be a private key
             found: Any = load_der_public_key(der)
             x25519.X25519PrivateKey.generate().exchange(found)  # with some points nobody can
         except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -316,7 +316,9 @@ def named(text: str) -> Iterator[Recipient]:
     `RefusedError`: others may read a passphrase.
     """
     if text.startswith(PASSPHRASE):
-        words = KeyOptions(passphrase_file=text.removeprefix(PASSPHRASE)).passphrase()
+        if not (path := text.removeprefix(PASSPHRASE)):
+            raise ConfigurationError(f"{text} names no file", "", f"write {PASSPHRASE}FILE")
+        words = KeyOptions(passphrase_file=path).passphrase()
         if words is not None:
             yield Passphrase.of(words)
     elif os.path.isfile(text):  # noqa: PTH113  (of a text that is no path: False)

@@ -321,6 +321,10 @@ def test_what_names_no_recipient_is_said(tmp_path: Path, backed_up: Store, one: 
         recipient_of(str(several))
     with pytest.raises(ConfigurationError, match=r"is no recipient.*no file of that name"):
         recipient_of("nobody" * 99)
+    with pytest.raises(ConfigurationError, match="'' is no recipient"):
+        recipient_of("")
+    with pytest.raises(ConfigurationError, match="passphrase: names no file"):
+        recipient_of("passphrase:")
     with pytest.raises(ConfigurationError, match="is no recipient"):
         list(KeyKeeper(backed_up, host(tmp_path)).remove(["nobody"]))
 
