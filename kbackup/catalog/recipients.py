@@ -335,7 +335,11 @@ def _read(path: Path, what: str) -> bytes:
     try:
         return files.read_private(path, what)
     except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read", error.strerror or str(error)) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(f"{path} cannot be read", error.strerror or str(error))
 
 
 def _pem_bodies(path: Path) -> list[str]:
@@ -372,10 +376,12 @@ def read_own(path: Path) -> bytes | None:
 
     `ConfigurationError`: it holds none.  `RefusedError`: others than its owner may read it.
     """
-    if not path.exists():
-        return None
     try:
-        own = bytes.fromhex(_read(path, "this key").decode())
+        own = bytes.fromhex(files.read_private(path, "this key").decode())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unreadable(path, error) from error
     except ValueError:
         own = b""
     if len(own) != KEY_BYTES:

@@ -265,6 +265,16 @@ def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
             read()
 
 
+def test_a_key_file_that_cannot_be_looked_for_is_an_error(tmp_path: Path) -> None:
+    """It may be there, as in a folder that this user may not search: none is made instead."""
+    (tmp_path / "file").touch()
+
+    assert None is read_own(tmp_path / "folder" / "own")
+    for path in (tmp_path / ("a" * 300), tmp_path / "file" / "own", tmp_path):
+        with pytest.raises(ConfigurationError, match="cannot be read"):
+            read_own(path)
+
+
 @pytest.mark.parametrize("reads", [False, True])
 def test_a_sink_needs_a_place_for_the_backups_own_key(
     store: Store, tmp_path: Path, reads: bool
