@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -237,3 +238,25 @@ def test_a_connectors_bucket_and_group_are_taken_over(
     assert {"no_effect"} >= {warning["code"] for warning in done.of("warning")}
     assert before | {key: b'{"n":0}\n{"n":1}\n{"n":2}\n'} == stored(store)
     assert [12] == cluster.committed("connect-s3-sink", topic)
+
+
+def test_full_records_after_a_connector_with_transforms_are_restored(
+    kbackup: Kbackup, cluster: TestCluster, store: Store, topic: str
+) -> None:
+    """Its rows are like no record, and fewer than offsets: its last object is in full records."""
+    cluster.create(topic)
+    cluster.write(topic, [Record(None, b'{"n":%d}' % at) for at in range(25)])
+    for cut in (range(10), range(10, 20, 2)):
+        body = b"".join(b'{"masked":%d}\n' % at for at in cut)
+        key = f"topics/{topic}/partition=0/{topic}+0+{cut[0]:010}.json"
+        store.put(key, io.BytesIO(body), sha256=sha256(body).hexdigest(), metadata={})
+    cluster.commit("connect-s3-sink", topic, 20)
+
+    kbackup.json("sink", "-t", topic, "--group", "connect-s3-sink")
+    kbackup.json("restore", "verify")
+    kbackup.json("restore", "--rename", "copy_of_$0")
+
+    masked = [b'{"masked":%d}' % at for at in range(10)]
+    whole = [b'{"n":%d}' % at for at in range(10, 25)]
+    assert [*masked, *whole] == [copy.value for copy in cluster.read(f"copy_of_{topic}")]
+    assert [25] == cluster.committed("connect-s3-sink", topic)
