@@ -40,8 +40,8 @@ TEMPLATES: Final = (
 )
 
 EXTENSIONS: Final = (
-    "read it with the format.bytearray.extension that it was stored with, or install its format; a "
-    "restore with behavior.on.error=log leaves it out"
+    "read it with the configuration that it was stored with, which may give its format another "
+    "extension, or install that format; a restore with behavior.on.error=log leaves it out"
 )
 
 _NAMED_AGAIN: Final = 50
