@@ -20,14 +20,12 @@ from kbackup import formats
 from kbackup.batches import Kept
 from kbackup.catalog.listing import EVERYTHING, FileSet, Window, object_bytes
 from kbackup.clock import Clock, SystemClock
-from kbackup.config import Settings
 from kbackup.errors import KbackupError, counted, form
 from kbackup.kafka import Connection, Position
 from kbackup.naming import Layout
 from kbackup.pipeline.views import ReadOptions
 from kbackup.plugins import Step
 from kbackup.records import TopicPartition
-from kbackup.runs import wiring
 from kbackup.runs.position import Lane, RestorePosition
 from kbackup.stores import StoreSettings
 
@@ -107,35 +105,6 @@ class RestoreJob:
     def reads(self, topic: str) -> ReadOptions:
         """Return how objects are read for a target."""
         return replace(self.reading, topic=topic, salvages=self.on_error != "fail")
-
-
-def job_of(
-    settings: Settings,
-    kafka: Connection,
-    store: StoreSettings,
-    *,
-    run: str,
-    group: str,
-    clock: Clock,
-) -> RestoreJob:
-    """Return what *settings* say of how records are read, changed and written."""
-    return RestoreJob(
-        run=run,
-        kafka=kafka,
-        store=store,
-        reading=wiring.reading(settings),
-        group=group,
-        exactly_once=settings.exactly_once,
-        on_error=settings.behavior_on_error,
-        max_record_bytes=settings.max_record_bytes,
-        offset_header=settings.offset_header,
-        transforms=settings.transforms,
-        is_renamed=settings.rename is not None,
-        max_records_per_second=settings.max_records_per_second,
-        max_bytes_per_second=settings.max_bytes_per_second,
-        layout=wiring.layout(settings),
-        clock=clock,
-    )
 
 
 @dataclass(frozen=True, slots=True)

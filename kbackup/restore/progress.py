@@ -31,7 +31,7 @@ from kbackup.kafka import Cluster
 from kbackup.naming.renaming import EXCLUDES_NOTHING, LeftOut
 from kbackup.records import TopicPartition
 from kbackup.restore import target, transaction
-from kbackup.restore.job import RestoreJob, RestoreUnit, job_of
+from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.routing import Surveyed, survey
 from kbackup.restore.target import Audit
@@ -315,7 +315,7 @@ class RestoreTasks:
     def job(self, group: str, visit: int = 0) -> RestoreJob:
         """Return what tasks need to know; visits are counted from 1 where a run follows."""
         frame, settings = self.frame, self.frame.settings
-        job = job_of(
+        job = target.job_of(
             settings, frame.environment.kafka, frame.environment.store, run=frame.run, group=group,
             clock=frame.environment.clock,
         )  # fmt: skip

@@ -26,7 +26,7 @@ from kbackup.naming.renaming import rename
 from kbackup.plugins import choose_topics
 from kbackup.records import Span, TopicPartition, replaced
 from kbackup.restore import target
-from kbackup.restore.job import PartitionMap, RestoreJob, RestoreUnit, job_of
+from kbackup.restore.job import PartitionMap, RestoreJob, RestoreUnit
 from kbackup.restore.transform import RecordFilter
 from kbackup.runs import known, wiring
 from kbackup.runs.inventory import Inventory, listed
@@ -135,7 +135,7 @@ class Restored:
                 break
         self.inventory = inventory or Inventory(self.settings, store, catalog, said)
         self.inventory.look_at(self.inventory.topics())
-        self.job = job_of(
+        self.job = target.job_of(
             self.settings, kafka, wiring.store_settings(self.settings), run="restored", group=group,
             clock=clock,
         )  # fmt: skip

@@ -21,6 +21,7 @@ from typing import Final
 
 from kbackup import errors
 from kbackup.catalog.identity import BackupIdentity
+from kbackup.clock import Clock
 from kbackup.config import Settings
 from kbackup.errors import (
     AuditError,
@@ -33,12 +34,13 @@ from kbackup.errors import (
 )
 from kbackup.kafka import Cluster, Connection, NewTopic, Permissions, Position, check_idle
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.job import PartitionMap, RestoreUnit
+from kbackup.restore.job import PartitionMap, RestoreJob, RestoreUnit
 from kbackup.restore.plan import PlannedTopic, RestorePlan
 from kbackup.runs import wiring
 from kbackup.runs.position import Lane
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.spark.channel import NotBegun, TaskChannel
+from kbackup.stores import StoreSettings
 
 _NEW_CONFIG: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 """Settings that brokers before 3.6 do not know, and do without."""
@@ -157,6 +159,35 @@ def _denied(resource: str, operations: Iterable[str], **place: str) -> KafkaErro
         f"{named} is denied",
         f"allow {named} there (kafka-acls)",
         **place,
+    )
+
+
+def job_of(
+    settings: Settings,
+    kafka: Connection,
+    store: StoreSettings,
+    *,
+    run: str,
+    group: str,
+    clock: Clock,
+) -> RestoreJob:
+    """Return what *settings* say of how records are read, changed and written."""
+    return RestoreJob(
+        run=run,
+        kafka=kafka,
+        store=store,
+        reading=wiring.reading(settings),
+        group=group,
+        exactly_once=settings.exactly_once,
+        on_error=settings.behavior_on_error,
+        max_record_bytes=settings.max_record_bytes,
+        offset_header=settings.offset_header,
+        transforms=settings.transforms,
+        is_renamed=settings.rename is not None,
+        max_records_per_second=settings.max_records_per_second,
+        max_bytes_per_second=settings.max_bytes_per_second,
+        layout=wiring.layout(settings),
+        clock=clock,
     )
 
 
