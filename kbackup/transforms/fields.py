@@ -418,7 +418,7 @@ def _unscaled(text: str, scale: int) -> bytes:
         number = int(Decimal(text).scaleb(scale).to_integral_exact())
     except InvalidOperation:
         raise ValueError(f"{text!r} is not a number") from None
-    return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
+    return json_values.unscaled(number)
 
 
 KEY_FIELDS: Final = names("fields", "Fields of the value.", is_required=True)

@@ -153,6 +153,15 @@ def test_logical_types_cast_to_their_numbers_and_are_masked() -> None:
     assert {"day": 0, "time": 0, "at": 0, "sum": "AA==", "raw": TYPED["raw"]} == values(masked)[0]
 
 
+def test_a_decimal_that_masks_has_no_byte_too_many() -> None:
+    """Its bytes are those of Java's BigInteger."""
+    options = {"fields": "sum", "replacement": "-1.28"}
+
+    (one,) = values(applied("mask_field", options, records([TYPED], LOGICAL)))
+
+    assert b"\x80" == base64.b64decode(one["sum"])
+
+
 NULLS = [
     pytest.param("extract_field", {"field": "id"}, True, id="extract"),
     pytest.param("flatten", {}, True, id="flatten"),
