@@ -81,7 +81,8 @@ class Bench:
                 continue
             text = gzip.decompress(data) if one.key.endswith(".gz") else data
             rows = [json.loads(line) for line in text.splitlines()]
-            found[one.key] = [number for row in rows for number in row.values()]
+            numbers = (one for row in rows for one in row.values() if isinstance(one, int))
+            found[one.key] = [*numbers]
         return found
 
     def doubled(self) -> set[int]:
