@@ -207,7 +207,7 @@ class DrillRun:
         environment: Environment,
         asked: DrillAsked,
     ) -> None:
-        self._tell, self._stop, self._world, self._asked = tell, stop, environment, asked
+        self._tell, self._stop, self._environment, self._asked = tell, stop, environment, asked
         self._id = token_hex(4)
         self._settings = rehearsed(settings, self._id)
         self._began = environment.clock.now()
@@ -230,14 +230,14 @@ class DrillRun:
                 raise
             self._summary.fail(error)
         finally:
-            self._world.run_tasks.end()
+            self._environment.run_tasks.end()
         return self._summary.finish(self._stop.signal)
 
     def _run(self) -> None:
         if (why := why_spread(self._settings)) is not None:
             do = "rehearse it with a restore and a program of your own"
             raise RefusedError("this restore cannot be compared", why, do)
-        settings, environment = self._settings, self._world
+        settings, environment = self._settings, self._environment
         cluster, store = environment.kafka.cluster(), open_store(environment.store)
         backup = identity.read(store, self._layout, wiring.address(settings).address)
         self._cluster, self._store = cluster, store
@@ -301,7 +301,7 @@ class DrillRun:
         group = name_of(scratch.id)
         failed |= self._cluster.delete_groups([*scratch.groups, group])
         if not failed:
-            TranslationLog(self._store, self._layout, group, self._world.clock).delete()
+            TranslationLog(self._store, self._layout, group, self._environment.clock).delete()
             Applied.delete(self._store, self._layout, scratch.id)
             drills.forget(self._store, self._layout, scratch.id)
         return sum(name not in failed for name in own), [*left, *failed.values()]
@@ -316,7 +316,7 @@ class DrillRun:
 
     def _rehearse(self) -> None:
         """Restore, set groups, compare; of a dry run only the plan."""
-        environment, summary, store = self._world, self._summary, self._store
+        environment, summary, store = self._environment, self._summary, self._store
         self._phases.enter("plan")
         sample = Sample.of(self._settings, store, environment.clock, self._asked.sample_bytes)
         self._sample, self.inventory = sample, sample.inventory
@@ -353,7 +353,7 @@ class DrillRun:
         for refusal in _unfit(plan, self._settings):
             raise refusal
         own = name_of(self._id)
-        if "DELETE" not in self._world.kafka.permissions().of_group(own):
+        if "DELETE" not in self._environment.kafka.permissions().of_group(own):
             raise _undeletable(f"group {own}")
         names = {topic.copy.target: None for topic in plan.topics if topic.action == "create"}
         groups = {row.group or "" for one in self._captures.values() for row in one.offsets}
@@ -390,7 +390,7 @@ class DrillRun:
         return None if topic is None else topic.topic_id or None
 
     def _may_delete(self, name: str) -> bool | None:
-        allowed = self._world.kafka.permissions().of_topics([name])[name]
+        allowed = self._environment.kafka.permissions().of_topics([name])[name]
         return True if "DELETE" in allowed else None
 
     def _captured(self, sample: Sample) -> dict[str, TopicCapture]:
@@ -398,7 +398,7 @@ class DrillRun:
 
         None of a group is left that `groups` does not choose.
         """
-        found = captured.read(self._store, self._layout, self._world.clock)
+        found = captured.read(self._store, self._layout, self._environment.clock)
         for damage in found.damage:
             self._summary.fail(damage)
         newest = captured_of(sample.sets, found.newest, sample.settings.partitions)
@@ -416,7 +416,7 @@ class DrillRun:
         return GroupsAsked(pattern=self._settings.groups, renamed=template, id=self._id)
 
     def _set_groups(self, sample: Sample) -> None:
-        environment, beside = self._world, Summary(self._summary.run, self._summary.command)
+        environment, beside = self._environment, Summary(self._summary.run, self._summary.command)
         asked = self._group_asked()
         run = GroupsRun(
             sample.settings, environment.kafka, self._store, environment.clock, beside,
@@ -471,7 +471,7 @@ class DrillRun:
 
     def _judged(self, sample: Sample, backup: BackupIdentity) -> DrillReport:
         """Return the report, what exceeds a limit among its issues."""
-        asked, phases, clock = self._asked, self._phases, self._world.clock
+        asked, phases, clock = self._asked, self._phases, self._environment.clock
         last = "groups" if self._groups else "restore"
         rto_s, whole_s = phases.until(last), self._whole_s(sample, phases.until(last))
         report = DrillReport(

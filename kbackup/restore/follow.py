@@ -81,7 +81,7 @@ class Following:
         self._frame, self._store, self._account = frame, store, account
         self._tasks, self._prepare = tasks, prepare
         settings, summary, environment = frame.settings, frame.summary, frame.environment
-        self._settings, self._summary, self._world = settings, summary, environment
+        self._settings, self._summary, self._environment = settings, summary, environment
         self._tell, self._stop, self._layout = frame.tell, frame.stop, frame.layout
         self._interval_s = settings.s3_poll_interval_ms / 1000
         self._remarks = Remarks(summary, account.lock, frame.tell)
@@ -108,7 +108,9 @@ class Following:
             KbackupError: If the first look fails, or Spark does.
         """
         stop = self._stop
-        for number in turns(stop.is_set, stop.event.wait, self._world.clock, self._interval_s):
+        for number in turns(
+            stop.is_set, stop.event.wait, self._environment.clock, self._interval_s
+        ):
             try:
                 names = self.turn(agree if number == 0 else None)
             except SparkError:
@@ -124,13 +126,13 @@ class Following:
 
     def turn(self, agree: Agree | None = None) -> list[str]:
         """List the bucket once, and restore what is new; return the topics that are restored."""
-        now, looked = self._now(), self._world.clock.now().timestamp()
+        now, looked = self._now(), self._environment.clock.now().timestamp()
         if self._asides.rests(BUCKET, now):
             return []
         cluster = self._reach()
         if self._groups is not None:
             self._groups.look()
-        said = known.read_topics(self._store, self._layout, self._world.clock)
+        said = known.read_topics(self._store, self._layout, self._environment.clock)
         found = listed(self._settings, self._store, self._settings.topics)
         stamped = stamps(found, said)
         names = self._lookout.names(stamped)
@@ -178,12 +180,12 @@ class Following:
     # looking
 
     def _now(self) -> float:
-        return self._world.clock.steady_s()
+        return self._environment.clock.steady_s()
 
     def _reach(self) -> Cluster:
         try:
             if self._cluster is None:
-                self._cluster = self._world.kafka.cluster()
+                self._cluster = self._environment.kafka.cluster()
             else:
                 self._cluster.refresh()
         except KbackupError:
@@ -208,7 +210,7 @@ class Following:
         cluster: Cluster,
         agree: Agree | None,
     ) -> None:
-        clock, settings = self._world.clock, self._settings
+        clock, settings = self._environment.clock, self._settings
         check_idle(cluster, self._frame.group)
         said = known.read(self._store, self._layout, clock, Asked(due))
         for damage in said.all_damage():
@@ -243,7 +245,7 @@ class Following:
     ) -> RestorePlan:
         """Plan *only* these topics; one that cannot be planned does not keep others from it."""
         planner = Planner(
-            inventory, cluster, now_ms=self._world.clock.ms(), only=only, beside=beside,
+            inventory, cluster, now_ms=self._environment.clock.ms(), only=only, beside=beside,
             routes=self._routes, backup=self._frame.backup, group=self._frame.group,
         )  # fmt: skip
         plan = planner.plan()
@@ -265,7 +267,7 @@ class Following:
         if not new:
             return plan
         said = asked(
-            replace(plan, topics=tuple(new)), cluster, self._world.kafka.permissions(),
+            replace(plan, topics=tuple(new)), cluster, self._environment.kafka.permissions(),
             self._settings.replication_factor, asks_for_transactions=False,
         )  # fmt: skip
         self._asked |= {topic.copy.target for topic in said.topics if not topic.refusals}

@@ -160,7 +160,7 @@ class Environment:
 
     @classmethod
     def of(cls, settings: Settings, find_jvm: FindJvm) -> Self:
-        """Return the real world that *settings* describe; a Java is looked for when it is needed.
+        """Return the real one that *settings* describe; a Java is looked for when it is needed.
 
         Raises:
             ConfigurationError: If they name no cluster.

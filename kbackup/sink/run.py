@@ -504,7 +504,7 @@ class Newcomers:
         plan: SinkPlan, looked: float, claim: Claim,
     ) -> None:  # fmt: skip
         self._add, self._claim = add, claim
-        self._frame, self._world, self._store = frame, frame.environment, store
+        self._frame, self._environment, self._store = frame, frame.environment, store
         self._known = {at.where: at.identity for at in plan.partitions}
         self._cluster: Cluster | None = None
         self.looked = looked
@@ -515,7 +515,7 @@ class Newcomers:
         Raises:
             KbackupError: If cluster or store do not answer, or a newcomer cannot be backed up.
         """
-        began = self._world.clock.now().timestamp()
+        began = self._environment.clock.now().timestamp()
         plan, cluster = self._look()
         if plan.partitions:
             self._add(plan, cluster, self.looked)
@@ -546,12 +546,12 @@ class Newcomers:
         """Plan the partitions that have appeared; return with it the cluster it is of."""
         try:
             if self._cluster is None:
-                self._cluster = self._world.kafka.cluster()
+                self._cluster = self._environment.kafka.cluster()
             else:
                 self._cluster.refresh()
             plan = plan_more(
-                self._frame.settings, self._cluster, self._store, self._world.clock, self._known,
-                self._claim, self._frame.backup,
+                self._frame.settings, self._cluster, self._store, self._environment.clock,
+                self._known, self._claim, self._frame.backup,
             )  # fmt: skip
         except KbackupError:
             self._cluster = None  # its client may keep asking a broker that was restarted
