@@ -249,7 +249,7 @@ class Answer:
     failure: None = None
 
 
-def answer(units: Sequence[Any], line: TaskChannel) -> Iterator[Answer]:  # noqa: ARG001
+def answer(units: Sequence[Any], channel: TaskChannel) -> Iterator[Answer]:  # noqa: ARG001
     """Run on a worker, in place of a task: return which Python this is."""
     for _ in units:
         yield Answer(platform.python_version())

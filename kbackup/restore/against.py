@@ -74,7 +74,7 @@ class TargetUnit:
 
 
 def target_task(
-    job: RestoreJob, units: Sequence[TargetUnit], line: TaskChannel
+    job: RestoreJob, units: Sequence[TargetUnit], channel: TaskChannel
 ) -> Iterator[UnitCompared]:
     """Compare *units* one after the other; a failure is a report, not an exception.
 
@@ -91,7 +91,7 @@ def target_task(
                     yield _compared(job, unit, store, batches)
             except KbackupError as error:
                 yield UnitCompared(where, failure=error.issue())
-            if line.is_stopped():
+            if channel.is_stopped():
                 return
 
 

@@ -249,7 +249,9 @@ def _check_count(topic: str, count: int) -> None:
         )
 
 
-def survey(job: RestoreJob, units: Sequence[RestoreUnit], line: TaskChannel) -> Iterator[Surveyed]:
+def survey(
+    job: RestoreJob, units: Sequence[RestoreUnit], channel: TaskChannel
+) -> Iterator[Surveyed]:
     """Read *units* and report where their records go; a failure is a report, not an exception.
 
     A record that has no topic is a bad record: the writing tasks count and name it, as
@@ -259,11 +261,11 @@ def survey(job: RestoreJob, units: Sequence[RestoreUnit], line: TaskChannel) -> 
     """
     store = open_store(job.store)
     for unit in units:
-        if line.is_stopped():
+        if channel.is_stopped():
             return
         source = unit.source
         try:
-            yield _Survey(job, unit).run(store, line)
+            yield _Survey(job, unit).run(store, channel)
         except KbackupError as error:
             yield Surveyed(source, failure=error.issue().at(**source.place))
 
@@ -277,7 +279,7 @@ class _Survey:
         self._skipped = list[Issue]()
         self._bad_records = self._bad_objects = 0
 
-    def run(self, store: Store, line: TaskChannel) -> Surveyed:
+    def run(self, store: Store, channel: TaskChannel) -> Surveyed:
         unit, job = self._unit, self._job
         steps = merging.steps(
             store, unit.sets, job.reads(unit.target.topic),
@@ -285,7 +287,7 @@ class _Survey:
             wanted=unit.window.offset,
         )  # fmt: skip
         for step in steps:
-            if line.is_stopped():
+            if channel.is_stopped():
                 raise StoppedError(f"{unit.source} stopped while its topics were looked for")
             match step:
                 case StoredRows(batch, files):

@@ -416,7 +416,7 @@ class TargetCount:
 
 
 def count(
-    kafka: Connection, group: str, written: Sequence[Written], line: TaskChannel
+    kafka: Connection, group: str, written: Sequence[Written], channel: TaskChannel
 ) -> Iterator[TargetCount]:
     """Count the records between *before* and *after*; a task, because it may have much to read."""
     with closing(kafka.reader(group)) as reader:
@@ -427,7 +427,7 @@ def count(
             except KbackupError as error:
                 report = TargetCount(entry.target, failure=error.issue())
             yield report
-            if line.is_stopped():
+            if channel.is_stopped():
                 return
 
 

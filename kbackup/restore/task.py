@@ -66,13 +66,13 @@ class RestorePartitionTask:
         job: RestoreJob,
         unit: RestoreUnit,
         store: Store,
-        line: TaskChannel,
+        channel: TaskChannel,
         pace: Pace | None = None,
         letters: DeadLetters | None = None,
         skipped: tuple[Issue, ...] = (),
     ) -> None:
         self.job, self.unit, self.letters = job, unit, letters
-        self._store, self._line, self._pace = store, line, pace
+        self._store, self._channel, self._pace = store, channel, pace
         own = OfRestore(unit.target.topic, lanes=unit.lanes, skipped=skipped)
         self.report = PartitionReport(unit.source, unit.position.cursor.reached, None, None, own)
         self._out: PartitionWriter  # once it runs
@@ -187,7 +187,7 @@ class RestorePartitionTask:
             )
 
     def _stop_if_asked(self) -> None:
-        if self._line.is_stopped():
+        if self._channel.is_stopped():
             self._commit()
             raise StoppedError(f"{self.unit.source} stopped at offset {self._out.cursor.reached}")
 
@@ -272,7 +272,7 @@ class RestorePartitionTask:
 
     def _log(self, code: str, error: KbackupError, files: FileSet) -> None:
         if self.job.on_error == "log":
-            self._line.tell(Warned(code, str(error), {"key": files.id}, run=self.job.run))
+            self._channel.tell(Warned(code, str(error), {"key": files.id}, run=self.job.run))
 
     def _skip(self, error: KbackupError, records: pa.RecordBatch | None) -> None:
         """Report what is left out, and write it to the topic for that, if there is one."""
@@ -288,7 +288,7 @@ class RestorePartitionTask:
         if self._pace is not None and len(batch):
             if self._out.is_late(self._pace.due_s()):
                 self._commit()
-            self._pace.wait(len(batch), batch.nbytes, self._line.is_stopped)
+            self._pace.wait(len(batch), batch.nbytes, self._channel.is_stopped)
 
     def _commit(self) -> None:
         """Make all that was written safe, and say so."""
@@ -305,7 +305,7 @@ class RestorePartitionTask:
 
     def _tell_progress(self) -> None:
         self._told = monotonic()
-        self._line.tell(self.report.progress(self.job.run, self._out.records))
+        self._channel.tell(self.report.progress(self.job.run, self._out.records))
 
 
 SMALL_BYTES: Final = 2**18
@@ -317,7 +317,9 @@ SIDE_BY_SIDE: Final = 16
 """
 
 
-def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: TaskChannel) -> Iterator[Report]:
+def put_back(
+    job: RestoreJob, units: Sequence[RestoreUnit], channel: TaskChannel
+) -> Iterator[Report]:
     """Work through *units*; a failure is a report, not an exception.
 
     Large ones go one after the other, each by a writer of its own, then small ones: those that
@@ -330,7 +332,7 @@ def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: TaskChannel) -
     pace = None
     if units and job.is_limited:
         pace = Pace(job.max_records_per_second, job.max_bytes_per_second, units[0].writers)
-    task = _Task(job, open_store(job.store), line, pace, Outage(job.kafka))
+    task = _Task(job, open_store(job.store), channel, pace, Outage(job.kafka))
     small = [unit for unit in units if unit.size <= SMALL_BYTES]
     large = [unit for unit in units if unit.size > SMALL_BYTES]
     yield from (found for unit in large if (found := task.alone(unit)) is not None)
@@ -345,7 +347,7 @@ class _Task:
 
     job: RestoreJob
     store: Store
-    line: TaskChannel
+    channel: TaskChannel
     pace: Pace | None
     outage: Outage
     taken: dict[Fence, TakenOverError] = field(default_factory=dict)
@@ -354,7 +356,7 @@ class _Task:
         """Restore a unit by a writer of its own; None where the run was stopped before."""
         # who has taken over a writer is at work on all of its partitions: to open another one
         # would take over from it in turn
-        if self.line.is_stopped():
+        if self.channel.is_stopped():
             return None
         if (taken := self.taken.get(fence_of(self.job, unit))) is not None:
             return self._lost(unit, taken)
@@ -364,7 +366,7 @@ class _Task:
         while True:
             letters = None if topic is None else DeadLetters(self.job.kafka, self.job.group, topic)
             work = RestorePartitionTask(
-                self.job, unit, self.store, self.line, self.pace, letters, skipped
+                self.job, unit, self.store, self.channel, self.pace, letters, skipped
             )
             try:
                 self.outage.check()
@@ -396,7 +398,7 @@ class _Task:
 
     def _joint(self, units: Sequence[RestoreUnit]) -> dict[TopicPartition, Report]:
         """Restore units in joint transactions, as far as nothing is in the way."""
-        if self.line.is_stopped():
+        if self.channel.is_stopped():
             return {}
         try:
             self.outage.check()
@@ -404,10 +406,10 @@ class _Task:
         except KbackupError as error:  # each unit alone says why it cannot be restored
             self._note(units[0], error)
             return {}
-        joint = Joint(writer, self.line)
+        joint = Joint(writer, self.channel)
         try:
             for unit in joint.begin(units):
-                if self.line.is_stopped():
+                if self.channel.is_stopped():
                     break
                 work = RestorePartitionTask(self.job, unit, self.store, joint)
                 try:
@@ -427,7 +429,7 @@ class _Task:
 
     def _lost(self, unit: RestoreUnit, error: TakenOverError) -> Report:
         """Return what there is to report of a unit that another restore has taken over."""
-        work = RestorePartitionTask(self.job, unit, self.store, self.line)
+        work = RestorePartitionTask(self.job, unit, self.store, self.channel)
         own = TakenOverError(f"{unit.target}: writing records", error.why, error.do)
         self._failed(work, own)
         return work.report

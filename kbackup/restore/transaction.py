@@ -437,12 +437,12 @@ class Joint(UnitWriter, TaskChannel):
         settled: What became of units all of whose commits the cluster has, by target.
     """
 
-    def __init__(self, writer: Writer, line: TaskChannel) -> None:
+    def __init__(self, writer: Writer, channel: TaskChannel) -> None:
         UnitWriter.__init__(self, writer)
         TaskChannel.__init__(self, None)
         self.is_dirty = False
         self._found: dict[TopicPartition, Position | None] = {}
-        self._line = line
+        self._channel = channel
         self._positions: dict[TopicPartition, Position] = {}
         self._made: dict[TopicPartition, Made] = {}  # by the first partition of a unit
         self._committed: set[TopicPartition] = set()
@@ -512,7 +512,7 @@ class Joint(UnitWriter, TaskChannel):
 
     def is_stopped(self) -> bool:
         """Whether the task should end at its next safe point."""
-        return self._line.is_stopped()
+        return self._channel.is_stopped()
 
     def end(self, target: TopicPartition, report: Report) -> None:
         """Take in what became of a unit; it is true once all that it commits is committed."""
@@ -531,7 +531,7 @@ class Joint(UnitWriter, TaskChannel):
             self.writer.commit(position, dict(others), where)
             self.is_dirty = False
         for event in self._events:
-            self._line.tell(event)
+            self._channel.tell(event)
         self.settled |= self._ended
         self._positions, self._made, self._events, self._ended = {}, {}, [], {}
         self._committed, self._written, self._bytes = set(), set(), 0

@@ -349,7 +349,7 @@ def deal(units: Sequence[SinkUnit], slots: int) -> list[list[TaskShare]]:
 
 
 def follow(
-    job: SinkJob, idle_ms: int, shares: Sequence[TaskShare], line: TaskChannel
+    job: SinkJob, idle_ms: int, shares: Sequence[TaskShare], channel: TaskChannel
 ) -> Iterator[PartitionReport[OfSink]]:
     """Back up a share's partitions until asked to stop; yields one report each, at the end.
 
@@ -361,17 +361,17 @@ def follow(
             record has waited *idle_ms*, without it only full files are written.
 
     Raises:
-        SparkError: If the line to the driver is lost.
+        SparkError: If the channel to the driver is lost.
     """
     (share,) = shares
     idle_s = idle_ms / 1000 if job.flush_tail else None
-    following = FollowedPartitions(job, share, idle_s, line)
+    following = FollowedPartitions(job, share, idle_s, channel)
     try:
-        if not line.is_lost():
+        if not channel.is_lost():
             following.run()
     finally:
         following.close()
-    if line.is_lost():
+    if channel.is_lost():
         raise SparkError(
             "a task lost its connection to the driver",
             f"no other task follows its {counted(len(following.watches), 'partition')}",
@@ -392,7 +392,7 @@ class FollowedPartitions:
     job: SinkJob
     share: TaskShare
     idle_s: float | None
-    line: TaskChannel
+    channel: TaskChannel
     watches: dict[TopicPartition, Watch] = field(default_factory=dict)
     _cluster: Cluster | None = None  # one client as long as it answers
     _clients: TaskClients | None = None
@@ -408,8 +408,8 @@ class FollowedPartitions:
     def run(self) -> None:
         """Visit partitions until asked to stop, or until no broker answers."""
         heard = self.job.clock.steady_s()
-        for _ in turns(self.line.is_stopped, self.line.wait, self.job.clock, POLL_S):
-            for order in self.line.orders():
+        for _ in turns(self.channel.is_stopped, self.channel.wait, self.job.clock, POLL_S):
+            for order in self.channel.orders():
                 self.take(order)
             try:
                 self.turn()
@@ -444,7 +444,7 @@ class FollowedPartitions:
                 self._report(watch)
         self._pass_boundary()
         for where, watch in self.watches.items():
-            if self.line.is_stopped():
+            if self.channel.is_stopped():
                 break
             idle_s = 0.0 if where in self._scheduled else self.idle_s
             if watch.is_due(self.job.clock.steady_s(), idle_s) and not self._visit(watch):
@@ -488,11 +488,11 @@ class FollowedPartitions:
     def _visit(self, watch: Watch) -> bool:
         """Back up what waits in a partition; return whether Kafka did its part."""
         if self._clients is None:
-            self._clients = connect(self.job, self.line)
+            self._clients = connect(self.job, self.channel)
         where = watch.report.where
         flush_tail = where in self._scheduled or (self.job.flush_tail and not watch.is_full)
         job = replace(self.job, flush_tail=flush_tail)
-        work = SinkPartitionTask(job, watch.unit(), self._clients, self.line)
+        work = SinkPartitionTask(job, watch.unit(), self._clients, self.channel)
         error: KbackupError | None = None
         try:
             work.run()
@@ -514,7 +514,7 @@ class FollowedPartitions:
         watch.visited(report, error, self.job.clock.steady_s(), random.random())  # noqa: S311  (spreads retries)
         self._report(watch)
         if isinstance(error, KafkaError):
-            self._clients = connect(self.job, self.line, self._clients)
+            self._clients = connect(self.job, self.channel, self._clients)
             return False
         return True
 
@@ -545,14 +545,14 @@ class FollowedPartitions:
             )
             stream.append(table([row], OBJECTS))
             text = f"{where}: offsets {gap.start_offset} to {gap.end_offset - 1} have expired"
-            self.line.tell(Warned("gap", text, run=self.job.run))
+            self.channel.tell(Warned("gap", text, run=self.job.run))
         return gaps
 
     def _report(self, watch: Watch) -> None:
-        self.line.tell(Examined(watch.report))
+        self.channel.tell(Examined(watch.report))
 
     def _give_up(self, error: KafkaError) -> None:
         for watch in self.watches.values():
             watch.give_up(error)
             self._report(watch)
-        self.line.tell(GaveUp())
+        self.channel.tell(GaveUp())

@@ -199,7 +199,7 @@ class Rejects:
     where: TopicPartition
     policy: ErrorPolicy
     run: str
-    line: TaskChannel
+    channel: TaskChannel
     letters: DeadLetters | None = None
     is_reported: bool = False
     _bad: list[int] = field(default_factory=list)
@@ -286,4 +286,4 @@ class Rejects:
             if self.policy.reports_time and time is not None:
                 text += f" (timestamp {time})"
             warned = Warned.about(self.where, "bad_record", text, self.run, offset=one.offset)
-            self.line.tell(warned)
+            self.channel.tell(warned)

@@ -115,7 +115,7 @@ class SchemaKeeper:
     layout: Layout
     clock: Clock
     run: str
-    line: TaskChannel
+    channel: TaskChannel
     _settled: set[SchemaUse] = field(default_factory=set)
     _unknown: set[SchemaUse] = field(default_factory=set)  # of those settled
     _parts: set[tuple[str, str]] = field(default_factory=set)  # with a schema that is known
@@ -212,7 +212,7 @@ class SchemaKeeper:
 
     def _tell(self, where: TopicPartition, code: str, text: str, use: SchemaUse) -> None:
         more = {"part": use.part, "schema": use.id}
-        self.line.tell(Warned.about(where, code, text, self.run, **more))
+        self.channel.tell(Warned.about(where, code, text, self.run, **more))
 
 
 def fetch(

@@ -256,7 +256,7 @@ class Placing:
     job: SinkJob
     unit: SinkUnit
     store: Store
-    line: TaskChannel
+    channel: TaskChannel
     stored_as: TopicPartition = field(init=False)
     again: Again = field(init=False)
 
@@ -299,7 +299,7 @@ class Placing:
             if file.is_main and (newest is None or (newest.last_offset or 0) < facts.last_offset):
                 newest = SinkPosition(file.key, facts.last_offset, size=rows[-1].bytes)
             told = file.facts if row.data_key is None else row.facts or facts
-            self.line.tell(ObjectStored.of(self.job.run, file.key, told, file.body.size))
+            self.channel.tell(ObjectStored.of(self.job.run, file.key, told, file.body.size))
         if newest is not None:
             done = replace(done, last=newest.last_offset)
         last = newest or before or SinkPosition()
@@ -397,7 +397,9 @@ class TaskClients:
             self.letters.close()
 
 
-def connect(job: SinkJob, line: TaskChannel, instead_of: TaskClients | None = None) -> TaskClients:
+def connect(
+    job: SinkJob, channel: TaskChannel, instead_of: TaskClients | None = None
+) -> TaskClients:
     """Open the clients of a task.
 
     Args:
@@ -411,7 +413,7 @@ def connect(job: SinkJob, line: TaskChannel, instead_of: TaskClients | None = No
     letters = None if topic is None else DeadLetters(job.kafka, job.group, topic)
     schemas = None if instead_of is None else instead_of.schemas
     if schemas is None and job.schemas.registries:
-        schemas = SchemaKeeper(job.schemas, store, job.layout, job.clock, job.run, line)
+        schemas = SchemaKeeper(job.schemas, store, job.layout, job.clock, job.run, channel)
     positions = job.kafka.positions(job.group)
     reader = job.kafka.reader(job.group, by_batches=job.is_by_batches)
     return TaskClients(store, positions, reader, letters, schemas)

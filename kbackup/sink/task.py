@@ -74,7 +74,7 @@ class Filling(Protocol[Taken_contra]):
 
 
 def back_up(
-    job: SinkJob, units: Sequence[SinkUnit], line: TaskChannel
+    job: SinkJob, units: Sequence[SinkUnit], channel: TaskChannel
 ) -> Iterator[PartitionReport[OfSink]]:
     """Work through *units* one after the other; a failure is a report, not an exception.
 
@@ -84,7 +84,7 @@ def back_up(
     """
     if not units:
         return
-    with closing(connect(job, line)) as clients, storing(job, clients) as cuts:
+    with closing(connect(job, channel)) as clients, storing(job, clients) as cuts:
         outage = Outage(job.kafka)
         try:
             cuts.expect(unit.where for unit in units)
@@ -92,7 +92,7 @@ def back_up(
             outage.note(error)
         begun: deque[SinkPartitionTask] = deque()
         for unit in units:
-            work = SinkPartitionTask(job, unit, clients, line)
+            work = SinkPartitionTask(job, unit, clients, channel)
             begun.append(work)
             try:
                 outage.check()
@@ -102,7 +102,7 @@ def back_up(
                 outage.note(error)
             while begun and begun[0].is_settled():
                 yield _finished(begun.popleft(), outage)
-            if line.is_stopped():
+            if channel.is_stopped():
                 break
         cuts.drain()
         for work in begun:
@@ -125,7 +125,7 @@ class SinkPartitionTask:
     job: SinkJob
     unit: SinkUnit
     clients: TaskClients
-    line: TaskChannel
+    channel: TaskChannel
     report: PartitionReport[OfSink] = field(init=False)
     _told: float = field(init=False)
     _in_flight: Future[StoredFileSet] | None = None
@@ -136,7 +136,7 @@ class SinkPartitionTask:
     def __post_init__(self) -> None:
         unit, span = self.unit, self.unit.span
         self._from = span.start_offset
-        self._placing = Placing(self.job, unit, self.clients.store, self.line)
+        self._placing = Placing(self.job, unit, self.clients.store, self.channel)
         self._told = self.job.clock.steady_s()
         self.report = PartitionReport(
             unit.where, span.start_offset, span.end_offset, span.start_offset,
@@ -227,7 +227,7 @@ class SinkPartitionTask:
     def _rejects(self) -> Rejects:
         is_reported = self.report.done.bad_records > 0
         return Rejects(
-            self.unit.where, self.job.errors, self.job.run, self.line, self.clients.letters,
+            self.unit.where, self.job.errors, self.job.run, self.channel, self.clients.letters,
             is_reported,
         )  # fmt: skip
 
@@ -257,7 +257,7 @@ class SinkPartitionTask:
         assert isinstance(reader, ReadsBatches)  # noqa: S101  (it was asked for)
         with Prefetch(reader.batches(where, span), depth=1) as found:
             for batches in found:
-                if self.line.is_stopped():
+                if self.channel.is_stopped():
                     raise StoppedError(f"{where} stopped")
                 if schemas is not None:
                     try:
@@ -295,7 +295,7 @@ class SinkPartitionTask:
         names = store if isinstance(store, Names) else None
         with Prefetch(self._readable(span), depth=1) as batches:
             for batch in batches:
-                if self.line.is_stopped():
+                if self.channel.is_stopped():
                     raise StoppedError(f"{where} stopped")
                 if isinstance(batch, BadRecord):
                     rejects.leave_out(batch)
@@ -342,13 +342,13 @@ class SinkPartitionTask:
                         **where.place, offset=offset,
                     ) from error  # fmt: skip
                 _log.warning("%s: %s; again in %.1f s", what, error.why, wait_s)
-                if self.line.wait(wait_s):
+                if self.channel.wait(wait_s):
                     raise StoppedError(f"{where} stopped") from error
 
     def _closed(self, files: Filling[Item], rejects: Rejects, next_offset: int) -> ClosedFileSet:
         """Complete the open files, once those before them are committed."""
         self.finish()
-        if self.line.is_stopped() and next_offset < self.unit.span.end_offset:
+        if self.channel.is_stopped() and next_offset < self.unit.span.end_offset:
             raise StoppedError(f"{self.unit.where} stopped")  # one batch may have many file sets
         rejects.settle()
         closed = ClosedFileSet(
@@ -384,7 +384,7 @@ class SinkPartitionTask:
 
     def _tell_progress(self, open_records: int) -> None:
         self._told = self.job.clock.steady_s()
-        self.line.tell(self.report.progress(self.job.run, open_records))
+        self.channel.tell(self.report.progress(self.job.run, open_records))
 
 
 def resumed(

@@ -1,4 +1,4 @@
-"""The line between the driver and its tasks: news one way, orders and "stop" the other.
+"""The channel between the driver and its tasks: news one way, orders and "stop" the other.
 
 Spark hands results over only when a task has ended.  A backup wants to show what is safe now, and
 to stop tasks without killing them, so each task keeps one TCP connection to the driver, opened
@@ -281,9 +281,9 @@ _REMEMBERED: Final = 256
 
 
 @contextmanager
-def sent(line: TaskChannel) -> Iterator[None]:
+def sent(channel: TaskChannel) -> Iterator[None]:
     """Send what this process warns of to the driver meanwhile."""
-    logger, sender = logging.getLogger("kbackup"), _Sender(line)
+    logger, sender = logging.getLogger("kbackup"), _Sender(channel)
     logger.addHandler(sender)
     try:
         yield
@@ -317,12 +317,12 @@ class _LogLine:
 
 
 class _Sender(logging.Handler):
-    def __init__(self, line: TaskChannel) -> None:
+    def __init__(self, channel: TaskChannel) -> None:
         super().__init__(logging.WARNING)
-        self._line = line
+        self._channel = channel
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._line.tell(_LogLine(record.levelno, record.getMessage()))
+        self._channel.tell(_LogLine(record.levelno, record.getMessage()))
 
 
 @dataclass(slots=True)
@@ -365,4 +365,4 @@ class NotBegun:
 R = TypeVar("R", bound=Report)
 
 Task = Callable[[Sequence[Any], TaskChannel], Iterator[R]]
-"""A module's function, from units and the line to the driver to a report for each unit."""
+"""A module's function, from units and the channel to the driver to a report for each unit."""

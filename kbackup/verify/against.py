@@ -142,7 +142,7 @@ class SourceUnit:
 
 
 def source_task(
-    job: SourceJob, units: Sequence[SourceUnit], line: TaskChannel
+    job: SourceJob, units: Sequence[SourceUnit], channel: TaskChannel
 ) -> Iterator[UnitCompared]:
     """Compare *units* one after the other; a failure is a report, not an exception.
 
@@ -157,7 +157,7 @@ def source_task(
             except KbackupError as error:
                 work.report = replace(work.report, failure=error.issue())
             yield work.report
-            if line.is_stopped():
+            if channel.is_stopped():
                 return
 
 

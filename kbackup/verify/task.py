@@ -194,7 +194,7 @@ def _across(
 
 
 def verify_task(
-    place: StoreSettings, reading: ReadOptions, units: Sequence[VerifyUnit], line: TaskChannel
+    place: StoreSettings, reading: ReadOptions, units: Sequence[VerifyUnit], channel: TaskChannel
 ) -> Iterator[Checked]:
     """Read *units* one after the other and report on each; bad ones raise no exception.
 
@@ -206,7 +206,7 @@ def verify_task(
             yield _Check(store, unit, reading).run()
         except KbackupError as error:
             yield Checked(unit.files.id, failure=error.issue())
-        if line.is_stopped():
+        if channel.is_stopped():
             return
 
 

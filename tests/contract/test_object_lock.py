@@ -99,7 +99,7 @@ class Locked:
         told = verify(
             store, layout, options, Summary("v", "restore verify"), now=SystemClock().now(),
             notes=Notes(known.read(store, layout, SystemClock())),
-            read=partial(verify_task, settings, options, line=SilentLine()) if deep else None,
+            read=partial(verify_task, settings, options, channel=SilentLine()) if deep else None,
         )  # fmt: skip
         return {one.key for one in told if isinstance(one, Finding)}
 
