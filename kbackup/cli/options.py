@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
@@ -164,6 +165,19 @@ def first_sentence(text: str) -> str:
 def option(*names: str, group: str, **more: Any) -> Callable[[AnyCommand], AnyCommand]:
     """Decorate a command with an option of its own, under the heading *group* of its help."""
     return click.option(*names, cls=GroupedOption, group=group, **more)
+
+
+class FileName(click.Path):
+    """A file's path; an unset shell variable leaves an empty one, which would be this folder."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path, refusing an empty one and a folder."""
+        if value == "":
+            self.fail("it is empty", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 max_age_option = option(

@@ -20,6 +20,7 @@ from kbackup.cli.options import (
     OUTPUT,
     SAMPLE,
     UNDO,
+    FileName,
     agree,
     config_options,
     given,
@@ -84,8 +85,7 @@ def restore_command() -> None:
 
 
 _html_option: Final = option(
-    "--html", "page", group="Output", metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
+    "--html", "page", group="Output", metavar="FILE", type=FileName(),
     help="Write it as one self-contained HTML page.",
 )  # fmt: skip
 
@@ -350,8 +350,8 @@ _FORMS: Final = ("table", "csv", "json", "parquet")
     group="Output", help="Format of the result.",
 )  # fmt: skip
 @option(
-    "--output-file", type=click.Path(path_type=Path, dir_okay=False), group="Output",
-    metavar="FILE", help="Write the result to this file.  It is replaced as a whole.",
+    "--output-file", group="Output", metavar="FILE", type=FileName(),
+    help="Write the result to this file.  It is replaced as a whole.",
 )  # fmt: skip
 @config_options("query")
 def query_command(sql: str, form: str, output_file: Path | None, **parameters: Any) -> None:
@@ -670,7 +670,7 @@ def thaw_command(days: str, tier: Any, **parameters: Any) -> None:
 @option("--acls", is_flag=True, group="Restore", help="Only ACLs.")
 @option("--users", is_flag=True, group="Restore", help="Only SCRAM users.")
 @option(
-    "--passwords", type=click.Path(path_type=Path), group="Restore", metavar="FILE",
+    "--passwords", group="Restore", metavar="FILE", type=FileName(),
     help="The users' passwords, user:password on each line.  A colon in a name is written \\:, and "
         "the mode has to be 0600.",
 )  # fmt: skip
@@ -833,7 +833,7 @@ def groups_command(
     help="Exit 7 if the backup of a partition is older.",
 )  # fmt: skip
 @option(
-    "--sign", group="Output", metavar="KEY", type=click.Path(path_type=Path),
+    "--sign", group="Output", metavar="KEY", type=FileName(),
     help="Sign the report with this private Ed25519 key.  A PEM file of mode 0600.",
 )  # fmt: skip
 @option(
@@ -841,7 +841,7 @@ def groups_command(
     help="Check the reports of past drills instead.  None may be altered, or removed.",
 )  # fmt: skip
 @option(
-    "--public-key", group="Output", metavar="FILE", type=click.Path(path_type=Path),
+    "--public-key", group="Output", metavar="FILE", type=FileName(),
     help="With --check: the public key that belongs to --sign.  A PEM file.",
 )  # fmt: skip
 @_html_option

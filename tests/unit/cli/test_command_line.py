@@ -296,6 +296,17 @@ def test_what_another_option_leaves_without_effect_is_refused(words: list[str], 
     assert f"error: {idle}: without effect here" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "words", [["list", "--html"], ["drill", "--sign"], ["access", "--passwords"]]
+)
+def test_a_file_without_a_name_is_refused(words: list[str]) -> None:
+    """An unset shell variable leaves one: a page was to be written over the folder."""
+    result = invoke("restore", *words, "")
+
+    assert 2 == result.code
+    assert "why: it is empty" in result.stderr
+
+
 def test_an_option_without_its_value_is_of_the_command_that_was_typed() -> None:
     """If a command line ends too early, the command is recognised by its first words."""
     line = invoke("restore", "verify", "--json", "--part").lines[-1]
