@@ -537,7 +537,9 @@ def _of_partitions(capture: TopicCapture, partitions: Collection[int] | None) ->
     """Return what a capture says of some partitions, each row with its topic's id."""
     of = capture.topic
     kept = [
-        replace(row, cluster_id=of.cluster_id, topic_id=of.topic_id)
+        replace(
+            row, cluster_id=row.cluster_id or of.cluster_id, topic_id=row.topic_id or of.topic_id
+        )
         for row in capture.offsets
         if partitions is None or row.partition in partitions
     ]

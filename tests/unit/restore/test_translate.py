@@ -11,7 +11,7 @@ from backup_samples import JSON, RECORD
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbackup.catalog.groups import GROUPS, GroupEntry, group_stream
+from kbackup.catalog.groups import GROUPS, GroupEntry, TopicCapture, group_stream
 from kbackup.catalog.ledger.rows import (
     OBJECTS,
     REMOVED,
@@ -30,7 +30,7 @@ from kbackup.kafka import BrokerSetting, GroupOffset
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.restore import transaction
-from kbackup.restore.groups import GroupsAsked, GroupsRun, GroupTranslated
+from kbackup.restore.groups import GroupsAsked, GroupsRun, GroupTranslated, captured_of
 from kbackup.runs.position import RestorePosition
 from kbackup.runs.report import Summary
 from tests.support.ledgers import CLOCK, ID, backup_with_ledger, enter
@@ -430,6 +430,17 @@ def capture(of: Restoring, protocol_type: str | None = None, /, **stood: int) ->
         for group, offset in stood.items()
     ]  # fmt: skip
     group_stream(of.store, Layout(), SystemClock()).append(table(rows, GROUPS))
+
+
+def test_a_row_of_an_earlier_topic_of_the_name_keeps_its_id() -> None:
+    """Captures of some groups may be older than the topic: it must show what they are of."""
+    head = GroupEntry("topic", 2, "orders", "cluster", "new")
+    old = GroupEntry("offset", 1, "orders", "cluster", "old", group="a", partition=0, offset=3)
+    rows = old, replace(old, topic_id="", group="b")
+
+    found = captured_of(["orders"], {"orders": TopicCapture(head, 1, rows)}, None)["orders"]
+
+    assert ["old", "new"] == [row.topic_id for row in found.offsets]
 
 
 def set_groups(of: Restoring, *names: str, **options: Any) -> tuple[Ended, list[Any]]:
