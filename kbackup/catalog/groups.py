@@ -11,6 +11,7 @@ hours, and of older ones the last of each hour, day, then week.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Final
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from kbackup.catalog.ledger.stream import Contents, Stream, folder
 from kbackup.clock import Clock
 from kbackup.errors import Issue
 from kbackup.naming import Layout
+from kbackup.naming.renaming import matching
 from kbackup.records import TopicPartition
 from kbackup.stores import Store
 
@@ -52,8 +54,8 @@ class GroupEntry:
 
     Attributes:
         kind: ``topic``: the capture is of this topic, or of this partition of it, if the run was
-            asked for some alone.  ``offset``: where a group stood in a partition.  ``unsettled``:
-            not all that was there then is in the backup.
+            asked for some alone; and of *groups*.  ``offset``: where a group stood in a partition.
+            ``unsettled``: not all that was there then is in the backup.
         taken: When offsets began to be asked for, in ms since the epoch, which tells captures
             apart.
         topic: The topic, as it is called in the bucket.
@@ -68,6 +70,8 @@ class GroupEntry:
         why: Of an unsettled partition: an open ``transaction``, a ``tail`` that waits for a file
             to be full, ``refused``: the sink does not back it up, ``failed``: an error stops it,
             or ``behind``: Kafka has not shown it yet, as after a change of leaders.
+        groups: Of a topic: the Java regular expression that chose the groups to look at; null: all
+            were, or an earlier version has not kept it.
     """
 
     kind: str
@@ -85,6 +89,7 @@ class GroupEntry:
     high_watermark: int | None = None
     beyond: int | None = None
     why: str | None = None
+    groups: str | None = None
     run: str | None = None
     time: int = 0
     counter: int | None = None
@@ -97,16 +102,20 @@ class GroupEntry:
 
 
 def _merged(rows: pa.Table) -> pa.Table:
-    """Of captures of the same partitions in one step of time the latest counts."""
+    """Of captures of the same partitions and groups in one step of time the latest counts."""
     if not len(rows):
         return rows
     text = [rows["topic"], *(_text(rows[name]) for name in ("taken", "counter", "run"))]
     capture = pc.binary_join_element_wise(*text, "\n")
-    is_part = pc.and_(pc.equal(rows["kind"], TOPIC), pc.is_valid(rows["partition"]))
-    parts = dict[str, frozenset[int]]()
-    pairs = (column.filter(is_part).to_pylist() for column in (capture, rows["partition"]))
-    for one, partition in zip(*pairs, strict=True):
-        parts[one] = parts.get(one, frozenset()) | {partition}
+    is_part = pc.and_(
+        pc.equal(rows["kind"], TOPIC),
+        pc.or_(pc.is_valid(rows["partition"]), pc.is_valid(rows["groups"])),
+    )
+    parts = dict[str, frozenset[tuple[int | None, str | None]]]()
+    names = rows["partition"], rows["groups"]
+    found = (column.filter(is_part).to_pylist() for column in (capture, *names))
+    for one, *part in zip(*found, strict=True):
+        parts[one] = parts.get(one, frozenset()) | {tuple(part)}
     kept = pa.array(_kept(pc.unique(capture).to_pylist(), parts), pa.string())
     is_kept = pc.is_in(capture, kept)
     rows, capture = rows.filter(is_kept), capture.filter(is_kept)
@@ -118,8 +127,8 @@ def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.fill_null(column.cast(pa.string()), "")
 
 
-def _kept(captures: Iterable[str], parts: Mapping[str, frozenset[int]]) -> Iterator[str]:
-    """Yield the captures that count, of all those of all topics, or of *parts* of one."""
+def _kept(captures: Iterable[str], parts: Mapping[str, object]) -> Iterator[str]:
+    """Yield the captures that count, of all those of all topics, or of the same *parts*."""
     alike: defaultdict[object, list[tuple[int, int, str, str]]] = defaultdict(list)
     for text in captures:
         topic, taken, counter, run = text.split("\n", 3)
@@ -163,7 +172,7 @@ def group_stream(store: Store, layout: Layout, clock: Clock) -> Stream:
 
 @dataclass(frozen=True, slots=True)
 class TopicCapture:
-    """Where groups stood in one topic, by the newest capture of each partition.
+    """Where groups stood in one topic, by the newest capture of each partition and group.
 
     *topic* is of the newest of them; *since* is when the first that is kept was taken, in ms since
     the epoch; *offsets* are in the order of group and partition; *unsettled* says why not all that
@@ -199,30 +208,38 @@ def captures(contents: Contents, until_ms: int | None = None) -> Captures:
     rows = contents.rows
     if until_ms is not None:
         rows = rows.filter(pc.less_equal(rows["taken"], until_ms))
-    heads: dict[tuple[str, int | None], GroupEntry] = {}
+    heads: dict[_Part, GroupEntry] = {}
     since: dict[str, int] = {}
     for one in rows_of(GroupEntry, rows.filter(pc.equal(rows["kind"], TOPIC))):
-        about = one.topic, one.partition
-        heads[about] = max(heads.get(about, one), one, key=_order)
+        part = one.topic, one.partition, one.groups
+        heads[part] = max(heads.get(part, one), one, key=_order)
         since[one.topic] = min(since.get(one.topic, one.taken), one.taken)
-    for name, partition in [*heads]:
-        whole = heads.get((name, None))
-        if partition is not None and whole and _order(whole) > _order(heads[name, partition]):
-            del heads[name, partition]
-    taken = pa.array(sorted({one.taken for one in heads.values()}), pa.int64())
+    own = _in_force(heads)
+    taken = pa.array(sorted({one.taken for found in own.values() for one in found}), pa.int64())
+    rows = rows.filter(pc.is_in(rows["taken"], taken))
+    names = pc.unique(rows["group"].drop_null()).to_pylist()
+    matched = dict[str, frozenset[str]]()
+    at: defaultdict[tuple[str, int | None], list[GroupEntry]] = defaultdict(list)
+    for found in own.values():
+        for one in found:
+            at[one.topic, one.partition].append(one)
+            if one.groups is not None and one.groups not in matched:
+                matched[one.groups] = frozenset(matching(names, one.groups, "groups"))
     offsets: defaultdict[str, list[GroupEntry]] = defaultdict(list)
     unsettled: defaultdict[str, dict[TopicPartition, str]] = defaultdict(dict)
-    for one in rows_of(GroupEntry, rows.filter(pc.is_in(rows["taken"], taken))):
-        head = heads.get((one.topic, one.partition)) or heads.get((one.topic, None))
+    for one in rows_of(GroupEntry, rows.filter(pc.not_equal(rows["kind"], TOPIC))):
+        looked = (
+            head
+            for head in (*at[one.topic, one.partition], *at[one.topic, None])
+            if one.group is None or head.groups is None or one.group in matched[head.groups]
+        )
+        head = max(looked, key=_order, default=None)
         if head is None or _order(one) != _order(head):
             continue
         if one.kind == OFFSET:
             offsets[one.topic].append(one)
         elif one.kind == UNSETTLED:
             unsettled[one.topic][one.where] = one.why or ""
-    own: defaultdict[str, list[GroupEntry]] = defaultdict(list)
-    for one in heads.values():
-        own[one.topic].append(one)
     newest = {
         name: TopicCapture(
             replace(max(found, key=_order), is_complete=all(one.is_complete for one in found)),
@@ -233,6 +250,20 @@ def captures(contents: Contents, until_ms: int | None = None) -> Captures:
         for name, found in own.items()
     }
     return Captures(newest, damage)
+
+
+_Part = tuple[str, int | None, str | None]
+"""A topic, a partition or None for all, and the pattern of groups or None for all."""
+
+
+def _in_force(heads: Mapping[_Part, GroupEntry]) -> dict[str, list[GroupEntry]]:
+    """Return the captures of each topic that no later one of at least the same replaces."""
+    own: defaultdict[str, list[GroupEntry]] = defaultdict(list)
+    for (topic, partition, pattern), one in heads.items():
+        wider = product((topic,), {None, partition}, {None, pattern})
+        if all(_order(heads.get(part, one)) <= _order(one) for part in wider):
+            own[topic].append(one)
+    return own
 
 
 def _order(row: GroupEntry) -> tuple[int, int, str]:

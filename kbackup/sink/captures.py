@@ -266,11 +266,13 @@ class GroupCaptures:
             )
             for name in sorted({where.topic for where in lacks})
         }  # fmt: skip
+        pattern = self._settings.groups
         if self._settings.partitions is None:
-            yield from heads.values()
+            for head in heads.values():
+                yield replace(head, groups=pattern)
         else:
             for where in lacks:
-                yield replace(heads[where.topic], partition=where.partition)
+                yield replace(heads[where.topic], partition=where.partition, groups=pattern)
         for where, why in sorted(lacks.items()):
             if why:
                 yield replace(

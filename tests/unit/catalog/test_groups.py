@@ -93,6 +93,52 @@ def test_each_partition_has_its_own_newest_capture(store: MemoryStore, clock: Ha
     )  # fmt: skip
 
 
+def of_groups(taken: int, pattern: str, *stood: tuple[str, int]) -> list[GroupEntry]:
+    """A capture of the groups that a pattern matches."""
+    head, row = capture(taken)
+    rows = [replace(row, group=name, offset=offset) for name, offset in stood]
+    return [replace(head, groups=pattern), *rows]
+
+
+def test_each_group_has_its_own_newest_capture(store: MemoryStore, clock: HandClock) -> None:
+    """That of some groups hides no other, and is hidden by a later one of all."""
+    stream = group_stream(store, Layout("some"), clock)
+    head, row = capture(NOW - 4 * MINUTE, offset=1)
+    others = [replace(row, group=name) for name in ("audit", "audit2", "bonus")]
+    lack = replace(head, kind=groups.UNSETTLED, partition=0, why="tail")
+    stream.append(table(of_groups(NOW - 5 * MINUTE, "old.*", ("old", 9)), GROUPS))
+    stream.append(table([head, row, *others, lack], GROUPS))
+    stream.append(table(of_groups(NOW - 3 * MINUTE, "b.*", ("billing", 2)), GROUPS))
+    stream.append(table(of_groups(NOW - 2 * MINUTE, "audit.*", ("audit2", 5)), GROUPS))
+    stream.append(table(of_groups(NOW, "audit", ("audit", 6)), GROUPS))
+
+    found = groups.read(store, Layout("some"), clock).newest["orders"]
+    then = groups.read(store, Layout("some"), clock, until_ms=NOW - 3 * MINUTE).newest["orders"]
+
+    assert [
+        [("audit", 6), ("audit2", 5), ("billing", 2)],
+        [("audit", 1), ("audit2", 1), ("billing", 2)],
+    ] == [[(row.group, row.offset) for row in each.offsets] for each in (found, then)]
+    assert {} == found.unsettled
+    assert NOW == found.topic.taken
+
+
+@pytest.mark.parametrize("is_of_part", [True, False])
+def test_captures_of_some_groups_push_out_none_of_all(is_of_part: bool) -> None:
+    """Of each day the last one of either stays, of the same partitions or not."""
+    day = (NOW // DAY - 20) * DAY
+    rows = numbered(capture(day + 7), 1).to_pylist()
+    for counter, (taken, pattern) in enumerate([(day + 8, "b.*"), (day + 9, "b.*"), (NOW, "b.*")]):
+        some = of_groups(taken, pattern, ("billing", 2))
+        own = [replace(one, partition=0) for one in some] if is_of_part else some
+        rows += numbered(own, 2 + counter).to_pylist()
+    rows += numbered(capture(NOW), 9).to_pylist()
+
+    kept = GROUPS.merged(pa.Table.from_pylist(rows, GROUPS.schema))["taken"].to_pylist()
+
+    assert {7, 9, NOW - day} == {taken - day for taken in kept}
+
+
 def test_captures_of_some_partitions_push_out_none_of_all() -> None:
     """Of each day the last one of either stays."""
     day = (NOW // DAY - 20) * DAY

@@ -79,6 +79,20 @@ def test_a_sink_of_some_partitions_leaves_captures_of_others(
     assert [(0, 4), (1, 8)] == [(row.partition, row.offset) for row in found.offsets]
 
 
+def test_a_sink_of_some_groups_leaves_captures_of_others(
+    kafka: FakeKafka, store: StoreSettings
+) -> None:
+    """A group that a run did not look at is known by the newest run that did."""
+    kafka.consumers["audit"] = {ORDERS: GroupOffset(2, b"")}
+    kafka.consumers["audit2"] = {ORDERS: GroupOffset(3, b"")}
+    back_up(kafka, store)
+    kafka.consumers["billing"] = kafka.consumers["audit"] = {ORDERS: GroupOffset(9, b"")}
+    del kafka.consumers["audit2"]
+    back_up(kafka, store, groups="audit.*")
+
+    assert {"billing": 4, "audit": 9} == offsets(store)
+
+
 def test_offsets_come_first_then_high_watermarks_then_records(
     kafka: FakeKafka, store: StoreSettings
 ) -> None:
