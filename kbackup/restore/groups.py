@@ -49,6 +49,9 @@ VERSION: Final = 1
 
 _log: Final = logging.getLogger(__name__)
 
+_LATEST: Final = 16
+"""Of how many runs before it a run looks at what they have set."""
+
 _RETENTION: Final = "offsets.retention.minutes"
 
 DELETED: Final = "deleted_offsets"
@@ -237,7 +240,21 @@ class GroupsRun:
             if not self._settings.dry_run:
                 sides = before, {one.name: one.offsets for one in planned}
                 name = asked.id or secrets.token_hex(4)
-                self._apply(clients, planned, Applied(name, cluster.cluster_id, *sides))
+                applied = Applied(name, cluster.cluster_id, *sides)
+                if asked.id is None:  # else who has given it knows it, and what it is for
+                    yield from self._set_before(applied)
+                applied.store(self._store, self._layout)
+                if asked.id is None:
+                    _log.warning("--undo %s sets back what this run sets, even if killed", name)
+                self._apply(clients, planned, applied)
+
+    def _set_before(self, applied: "Applied") -> Iterator[Warned]:
+        """Name earlier runs, such as one that was killed, that have set groups where they stand."""
+        for one in Applied.latest(self._store, self._layout):
+            names = [group for group, now in applied.before.items() if one.holds(group, now)]
+            if names and one.cluster_id == applied.cluster_id:
+                text = f"{some(names)}: set by an earlier run: after --undo {applied.id}, --undo "
+                yield self._summary.warn("groups_set_before", f"{text}{one.id} sets that back")
 
     def _kept_s(self) -> int | None:
         """Return for how long the target keeps the offsets of a group without members."""
@@ -356,7 +373,6 @@ class GroupsRun:
     def _apply(self, clients: Groups, planned: Sequence[PlannedGroup], applied: "Applied") -> None:
         # whether these have members only setting them tells: if one is refused, no other is set
         unseen = _unseen(clients)
-        applied.store(self._store, self._layout)
         self._summary.facts["undo"] = applied.id
         for group in sorted(planned, key=lambda one: one.name not in unseen):
             is_set = self._set(clients, group.name, group.offsets, applied.before[group.name])
@@ -619,6 +635,16 @@ class Applied:
         """Return what was stored under a name; None where nothing was."""
         return None if store.head(_key(layout, name)) is None else cls.read(store, layout, name)
 
+    @classmethod
+    def latest(cls, store: Store, layout: Layout) -> Iterator["Applied"]:
+        """Yield what the latest runs have stored, newest first; what cannot be read is left out."""
+        there = store.list(_key(layout, "").removesuffix(".json"))
+        for one in sorted(there, key=lambda one: one.modified, reverse=True)[:_LATEST]:
+            try:
+                yield cls.read(store, layout, one.key.rpartition("/")[2].removesuffix(".json"))
+            except KbackupError as error:
+                _log.info("%s is left out: %s", one.key, error)
+
     @staticmethod
     def delete(store: Store, layout: Layout, name: str) -> None:
         """Delete what was stored under a name: nothing of it can be set back any more."""
@@ -627,6 +653,13 @@ class Applied:
     def has_set(self, group: str, at: TopicPartition, now: GroupOffset) -> bool:
         """Whether a group stands in a partition where a run has set it."""
         return now in (side.get(group, {}).get(at) for side in (self.after, self.last))
+
+    def holds(self, group: str, now: Offsets) -> bool:
+        """Whether a group stands where this run has set it, and had stood elsewhere."""
+        before, after = self.before.get(group, {}), self.after.get(group, {})
+        return all(now.get(at) == one for at, one in after.items()) and any(
+            before.get(at) != one for at, one in after.items()
+        )
 
     def moved(self, group: str, now: Offsets) -> KbackupError | None:
         """Return why a group cannot be set back: it has moved since.  None where it can."""

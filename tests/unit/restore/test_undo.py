@@ -13,20 +13,20 @@ from kbackup.restore.groups import GroupsAsked, GroupsRun
 from kbackup.runs.report import Summary
 from kbackup.stores import put_bytes
 from tests.support.target import COPY, CrashError, Restoring
-from tests.unit.restore.test_translate import grouped
+from tests.unit.restore.test_translate import grouped, set_groups
 
 OWN = GroupOffset(1, b"own")
 ID = "5c1e"
 
 
-def done(of: Restoring, *, undo: bool, **options: Any) -> Ended:
+def done(of: Restoring, *, undo: bool, name: str = ID, **options: Any) -> Ended:
     """Set all groups, or set them back."""
     kafka: Any = of.cluster
     summary = Summary("r", "restore groups")
     run = GroupsRun(of.settings(yes=True, **options), kafka, of.store, SystemClock(), summary)
     try:
         if undo:
-            run.undo(ID)
+            run.undo(name)
         else:
             [*run.set(GroupsAsked(id=ID))]
     except KbackupError as error:
@@ -75,6 +75,27 @@ def test_a_kill_at_any_moment_is_undone(of: Restoring, at: int, *, undo: bool) -
 
     assert (0, ["a", "b", "c"]) == (ended.exit_code, ended.facts["groups"])
     assert {"b": {COPY: OWN}} == stood(of)
+
+
+def test_the_next_run_after_a_killed_one_names_its_id(
+    of: Restoring, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The id is said before the first group is set; with both, all groups go back."""
+    vars(of.cluster)["dies_in"] = 2
+    with pytest.raises(CrashError):
+        set_groups(of, yes=True)
+    (said,) = caplog.messages
+    killed = said.split()[1]
+
+    ended, _ = set_groups(of, yes=True)
+
+    (warning,) = [one for one in ended.warnings if one.code == "groups_set_before"]
+    assert f"a, b: set by an earlier run: after --undo {ended.facts['undo']}" in warning.text
+    assert f"--undo {killed} sets that back" in warning.text
+    for name in (ended.facts["undo"], killed):
+        assert 0 == done(of, undo=True, name=name).exit_code
+    assert {"b": {COPY: OWN}} == stood(of)
+    assert not set_groups(of, yes=True)[0].warnings  # they stand where neither has set them
 
 
 @pytest.mark.parametrize("now", [{COPY: GroupOffset(9, b"")}, {}])
