@@ -210,6 +210,8 @@ class GroupsRun:
             yield from self._damage(view)
             yield from self._streams(view, cluster, there, chosen, asked)
             stood, called = by_group(captures), asked.called(chosen, view.group)
+            of_chosen = (rows for group in chosen for rows in stood.get(group, {}).values())
+            view.look_up(row for rows in of_chosen for row in rows)
             planned = [
                 planned_group(view, stood.get(group, {}), name) for name, group in called.items()
             ]

@@ -16,8 +16,9 @@ one of the target the oldest such record counts.  Records whose times do not fol
 may be read again, or not at all.
 """
 
+import logging
 from bisect import bisect_right
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -47,6 +48,8 @@ from kbackup.restore.restored import (
 from kbackup.runs.compare import are_same, untimed
 from kbackup.runs.inventory import Inventory
 from kbackup.stores import Store
+
+_log: Final = logging.getLogger(__name__)
 
 _REMOVED: Final = "objects were removed from the backup on purpose since"
 
@@ -92,6 +95,7 @@ class Translator:
         self._found: dict[tuple[TopicPartition, int], Translated | KbackupError] = {}
         self._gone: dict[TopicPartition, Sequence[Span]] = {}
         self._reader: Reader | None = None
+        self._stored = self._there = _NOTHING
         self.left = LeftOut()
 
     def close(self) -> None:
@@ -210,11 +214,14 @@ class Translator:
         self, of: RestoredPartition, start: int, offset: int
     ) -> tuple[int, pa.RecordBatch | None]:
         """Return how many records of R lie from *start* to *offset*, and the first one behind."""
-        below = 0
+        if start == offset and (known := self._stored.first(of.source, offset)) is not None:
+            return 0, known
+        below, self._stored = 0, _NOTHING
         for batch in self._restored(of, start, of.position.cursor.reached):
-            number = pc.sum(pc.less(batch["offset"], offset)).as_py() or 0
+            number = _below(batch, offset)
             below += number
             if number < len(batch):
+                self._stored = _Read(of.source, offset, batch.slice(number))
                 return below, batch.slice(number, 1)
         return below, None
 
@@ -245,8 +252,14 @@ class Translator:
 
     def _first(self, of: RestoredPartition, start: int) -> pa.RecordBatch | None:
         """Return the first record of the target from an offset on; None where there is none."""
+        if (known := self._there.first(of.target, start)) is not None:
+            return known
+        self._there = _NOTHING
         with closing(self._records(of, start)) as batches:
-            return next((batch.slice(0, 1) for batch in batches), None)
+            for batch in batches:
+                self._there = _Read(of.target, start, batch)
+                return batch.slice(0, 1)
+        return None
 
     def _restored(self, of: RestoredPartition, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """Yield records of R with offsets of the backup in a range, as they were written."""
@@ -257,6 +270,33 @@ class Translator:
     def _reaches(self, files: FileSet, start: int) -> bool:
         known = self._inventory.entered(files)
         return known is None or known.last_offset is None or known.last_offset >= start
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What was read last: all records of a partition from *start* to the last one of *batch*.
+
+    The partition is one of the backup, of which that is R, or of the target.
+    """
+
+    where: TopicPartition | None
+    start: int
+    batch: pa.RecordBatch | None
+
+    def first(self, where: TopicPartition, offset: int) -> pa.RecordBatch | None:
+        """Return the first record from an offset on; None where that was not read."""
+        if self.batch is None or where != self.where or offset < self.start:
+            return None
+        number = _below(self.batch, offset)
+        return self.batch.slice(number, 1) if number < len(self.batch) else None
+
+
+_NOTHING: Final = _Read(None, 0, None)
+
+
+def _below(batch: pa.RecordBatch, offset: int) -> int:
+    """Return how many records of a batch are below an offset."""
+    return pc.sum(pc.less(batch["offset"], offset)).as_py() or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,6 +418,20 @@ class GroupView:
     def close(self) -> None:
         """Leave the cluster."""
         self._translator.close()
+
+    def look_up(self, rows: Iterable[GroupEntry]) -> None:
+        """Translate offsets as they follow each other, so that what is read serves the next too."""
+        found = {(row.where, row.offset or 0): row for row in rows if self._restored.map.is_same}
+        for (where, offset), row in sorted(found.items(), key=lambda each: each[0]):
+            try:
+                of = self._partition(row, self._restored.target(where))
+                if of is not None:
+                    self._translator.translate(of, offset)
+            except (RefusedError, CorruptObjectError):  # of this one alone
+                continue
+            except KbackupError as error:
+                _log.info("no offsets are translated ahead: %s", error)
+                return
 
     def translated(self, rows: Sequence[GroupEntry]) -> Iterator[Placed]:
         """Yield where a group goes on, or why that cannot be told, in partitions of the target.

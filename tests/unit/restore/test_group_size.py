@@ -7,6 +7,7 @@ import pytest
 
 from kbackup.catalog.groups import GROUPS, OFFSET, GroupEntry, group_stream
 from kbackup.catalog.groups import TOPIC as ABOUT_TOPIC
+from kbackup.catalog.ledger.rows import table
 from kbackup.clock import SystemClock
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
@@ -120,3 +121,35 @@ def test_what_groups_cost_is_in_proportion_to_their_number(
     assert len(OFFSETS) * partitions == len(reads)
     assert groups == len(cluster.changes)
     assert looks.count < 10 * groups * partitions
+
+
+def test_what_was_read_for_one_offset_serves_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object, and each batch of the target, is read once for all offsets in it."""
+    of = Restoring(cluster=Grouped())
+    for partition in range(2):
+        of.backup.put("orders", partition, range(10))
+    of.restore(target_partitions=2)
+    rows = [GroupEntry(ABOUT_TOPIC, 1, "orders", is_complete=True)]
+    rows += [
+        GroupEntry(OFFSET, 1, "orders", group=f"g{at}", partition=partition, offset=(at * 7) % 10)
+        for at in range(10)
+        for partition in range(2)
+    ]
+    group_stream(of.store, Layout(), SystemClock()).append(table(rows, GROUPS))
+    cluster: Any = of.cluster
+    reads, opened, real = read_from(cluster, monkeypatch), list[str](), type(of.store).open
+
+    def opening(store: Any, key: str, *more: Any, **options: Any) -> Any:
+        opened.append(key)
+        return real(store, key, *more, **options)
+
+    monkeypatch.setattr(type(of.store), "open", opening)
+    summary = Summary("r", "restore groups")
+
+    run = GroupsRun(of.settings(), cluster, of.store, SystemClock(), summary)
+    told = [one for one in run.set(GroupsAsked()) if isinstance(one, GroupTranslated)]
+
+    assert {one.was == one.becomes for one in told} == {True}
+    assert 2 * 10 / 2 == len(reads)  # the target gives two records at a time
+    objects = [key for key in opened if "/orders/" in key and not key.startswith("_kbackup")]
+    assert 2 == len(objects)
