@@ -2,14 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import (
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -38,7 +31,7 @@ from kbackup.catalog.coverage import (
 )
 from kbackup.catalog.findings import APART, Finding
 from kbackup.catalog.ledger.rows import Entry, PartitionLedger, is_main
-from kbackup.catalog.listing import BackupFile, FileSet, Window
+from kbackup.catalog.listing import BackupFile, FactsOf, FileSet, Window
 from kbackup.catalog.merging import BAD, records, rows_alike
 from kbackup.catalog.reading import facts
 from kbackup.connect.registry.framing import unframed
@@ -51,9 +44,6 @@ from kbackup.stores import Heads, Store
 _THREADS: Final = 16
 
 _NOTHING_DECIDED: Final = Coverage()
-
-FactsOf = Callable[[FileSet], Facts | None]
-"""Returns what is known of the records of a set."""
 
 
 @dataclass(frozen=True, slots=True)

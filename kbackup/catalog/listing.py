@@ -139,6 +139,9 @@ class FileSet:
         return self.main is not None and self.main.view is View.RECORD
 
 
+FactsOf = Callable[[FileSet], Facts | None]
+"""Returns what is known of the records of a set."""
+
 _HIGHEST: Final = 2**63 - 1
 
 

@@ -33,8 +33,15 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from kbackup import config
-from kbackup.catalog.covered import FactsOf, within
-from kbackup.catalog.listing import EVERYTHING, FileSet, Interval, Window, object_bytes
+from kbackup.catalog.covered import within
+from kbackup.catalog.listing import (
+    EVERYTHING,
+    FactsOf,
+    FileSet,
+    Interval,
+    Window,
+    object_bytes,
+)
 from kbackup.catalog.merging import records
 from kbackup.clock import SystemClock
 from kbackup.config import loading

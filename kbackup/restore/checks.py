@@ -11,10 +11,9 @@ from typing import Final
 
 from kbackup import converters, formats
 from kbackup.catalog.column import given_converter, reads
-from kbackup.catalog.covered import FactsOf
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.ledger.rows import PartitionLedger
-from kbackup.catalog.listing import FileSet, Window
+from kbackup.catalog.listing import FactsOf, FileSet, Window
 from kbackup.catalog.reading import facts
 from kbackup.config import Settings
 from kbackup.errors import (

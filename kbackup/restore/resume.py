@@ -14,8 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.catalog.covered import FactsOf
-from kbackup.catalog.listing import FileSet
+from kbackup.catalog.listing import FactsOf, FileSet
 from kbackup.catalog.reading import extent, facts
 from kbackup.errors import (
     IncompleteBackupError,
