@@ -257,7 +257,7 @@ class CopyRun:
         """Check that nothing but a copy of this backup is there."""
         own = identity.read(self._source, self._layout, "").id
         there = identity.read(self._target, self._layout, "").id
-        if there == own:
+        if there and there == own:
             return
         if there:
             raise RefusedError(
@@ -271,11 +271,10 @@ class CopyRun:
     def _check_room(self) -> None:
         """Check that no other objects are where nobody has begun a copy of this backup."""
         source, target, layout = self._source, self._target, self._layout
-        theirs = listing.list_backup(target, layout, self._options).keys
-        records = target.list(layout.runs_prefix()) if theirs else ()
-        if not theirs or any(layout.is_run_of(one.key, "sink copy") for one in records):
+        if any(layout.is_run_of(one.key, "sink copy") for one in target.list(layout.runs_prefix())):
             return
-        if others := theirs - listing.list_backup(source, layout, self._options).keys:
+        theirs = listing.list_backup(target, layout, self._options).keys
+        if theirs and (others := theirs - listing.list_backup(source, layout, self._options).keys):
             raise RefusedError(
                 "objects of something else are there",
                 f"{counted(len(others), 'object')} that this backup does not have, such as "

@@ -431,6 +431,18 @@ def test_objects_without_an_id_are_another_backup_too(
     copied(source.store, target)
 
 
+def test_a_connectors_backup_is_not_copied_among_anothers_objects(target: Store) -> None:
+    """Neither has an id."""
+    backup = Backup()
+    backup.put("orders", 0, range(5))
+    key = "topics/orders/partition=0/orders+0+0000000100.json"
+    put_bytes(target, key, b"{}")
+
+    [refused] = copied(backup.store, target, 4)["errors"]
+    assert f"such as {key}" in refused["why"]
+    assert [key] == [one.key for one in target.list("")]
+
+
 def test_what_was_copied_before_the_backup_had_an_id_is_its_own(target: Store) -> None:
     """A connector's bucket that a sink goes on with, and that has lost an object meanwhile."""
     backup = Backup()
