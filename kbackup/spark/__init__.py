@@ -1,4 +1,4 @@
-"""Run tasks on Spark: its session and JVM, its Python workers, and the line to the tasks.
+"""Run tasks on Spark: its session and JVM, its Python workers, and the channel to tasks.
 
 It owns processes, and what driver and tasks tell each other.  It knows neither Kafka nor objects,
 and records never cross into the JVM.

@@ -225,9 +225,9 @@ class _Job(Generic[R]):
             )
             yield to_json(error.issue())  # which any version understands
             return
-        with TaskChannel(self._address) as line, sent(line):
+        with TaskChannel(self._address) as channel, sent(channel):
             for units in shares:
-                yield from self._task(units, line)
+                yield from self._task(units, channel)
 
 
 def _build() -> str:
