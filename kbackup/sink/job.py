@@ -115,17 +115,16 @@ def recreated(topic: str, stored_as: str | None = None) -> TopicChangedError:
     )
 
 
+@dataclass(frozen=True, slots=True)
 class _Message:
     """What driver and tasks say to each other beside what the screen shows."""
 
-    __slots__ = ()
-
     TYPE: ClassVar[str]
-    """Looked at before the rest is read: messages of other types are on the same line."""
+    """Looked at before the rest is read: messages of other types are on the same channel."""
 
     def to_dict(self) -> Event:
         """Return the message as plain data."""
-        return {"type": self.TYPE, **asdict(self)}  # type: ignore[call-overload]
+        return {"type": self.TYPE, **asdict(self)}
 
     @classmethod
     def from_dict(cls, message: Event) -> Self:
