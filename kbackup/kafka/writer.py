@@ -54,7 +54,7 @@ from kbackup.kafka.client import (
     within,
 )
 from kbackup.kafka.native import NativeClient, choose
-from kbackup.records import Span, TopicPartition
+from kbackup.records import Span, TopicPartition, replaced
 
 Wait = Callable[[float], None]
 """Serves the client's events for so many seconds; raises when it has waited too long in all."""
@@ -83,8 +83,7 @@ def without_zero_timestamps(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]
     if not count:
         return batch, 0
     changed = pc.if_else(zero, pa.scalar(1, pa.int64()), column)
-    at = batch.schema.get_field_index("timestamp")
-    return batch.set_column(at, batch.schema.field("timestamp"), changed), count
+    return replaced(batch, "timestamp", changed), count
 
 
 _PATIENCE_MS: Final = int(FULL_WAIT_S * 1000)
@@ -239,7 +238,7 @@ class ObjectSender:
         """Return the first record that could not be delivered, if any."""
         return self._refusal
 
-    def written(self, partition: int) -> Span | None:  # noqa: ARG002  (the protocol's)
+    def written(self, partition: int) -> Span | None:  # noqa: ARG002  (of both senders)
         """Return None: the client tells of no record that went well, or of each in Python."""
         return None
 
