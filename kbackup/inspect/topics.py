@@ -220,10 +220,11 @@ def folders(topic: str, sets: Iterable[FileSet], delimiter: str) -> Iterator[Fol
 
 @dataclass(frozen=True, slots=True)
 class GroupStood:
-    """Where a consumer group stood in a partition when a sink captured it: a `GroupEntry`.
+    """Where a consumer group stood in a partition, by the rows of a capture: `GroupEntry`.
 
-    *metadata* is as `shown_bytes` has it, and *unsettled* says why not all that was in the
-    partition then is in the backup, null if it is.
+    *metadata* is as `shown_bytes` has it.  The backup had not reached the last *beyond* offsets
+    before *offset*, null for none; *unsettled* says why it lacks some of what was in the partition
+    then, null if it does not.
     """
 
     HEAD: ClassVar = {"type": "group"}

@@ -22,13 +22,7 @@ from kbackup.naming.renaming import LeftOut
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import wiring
 from kbackup.runs.known import BackupState, as_of, within
-from kbackup.stores import (
-    ObjectHead,
-    RememberedHeads,
-    Store,
-    StoredObject,
-    side_by_side,
-)
+from kbackup.stores import ObjectHead, RememberedHeads, Store, StoredObject, side_by_side
 
 _NOT_ENTERED: Final = "not entered"
 """Stands for the cut of a run that was killed, or is at work."""
@@ -202,13 +196,13 @@ class Inventory:
     def oldest(self, sets: Sequence[FileSet]) -> int | None:
         """Return the lowest timestamp of the records in *sets*, ms since the epoch.
 
-        What the ledger does not say only the first one is asked for, which is old enough to judge
+        Where the ledger knows none of these, the first one is asked, which is old enough to judge
         retention by.  None if nothing says it.
         """
-        known = [facts for files in sets if (facts := self.entered(files)) is not None]
+        known = [one for files in sets if (one := self.entered(files)) is not None]
         if not known:
-            known = [facts for files in sets[:1] if (facts := self.facts(files)) is not None]
-        times = (facts.min_timestamp for facts in known)
+            known = [one for files in sets[:1] if (one := self.facts(files)) is not None]
+        times = (one.min_timestamp for one in known)
         return min((time for time in times if time is not None), default=None)
 
     def _first(self, where: TopicPartition) -> Facts | None:

@@ -401,10 +401,7 @@ class Untold(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedUpload:
-    """An upload, by the key of the object that it would have become, and the server's name for it.
-
-    It was begun at a time that is aware.
-    """
+    """An upload: the object's key, the server's name for it, and when it was begun, aware."""
 
     key: str
     id: str

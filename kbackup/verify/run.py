@@ -111,8 +111,8 @@ def verify(
     """Verify a backup; yield warnings, findings, and what is concluded about each partition.
 
     *summary* takes errors (exit code 7, or 4 for what is not supported), foreign objects (3) and a
-    row for each partition.  By *now*, which is aware, the age of locks is known.  *read* reads
-    objects whole; without it, names and the ledger are all that is gone by.
+    row for each partition.  *now* is for the age of locks; aware.  *read* reads objects whole;
+    None goes by names and the ledger alone.
 
     Raises:
         ConfigurationError: If *asked* leaves every topic out.

@@ -66,7 +66,7 @@ _CHUNK: Final = 1 << 20
 
 
 def in_parts(size: float, part_bytes: int) -> bool:
-    """Whether so many bytes are sent in parts of *part_bytes*: from two parts on.
+    """Whether so many bytes are sent in parts: those of more than two.
 
     Parts cost two more requests, and another pass over the body for their checksums.
     """
