@@ -505,8 +505,9 @@ def _bounds(values: Sequence[Holding], said: Said) -> dict[str, int]:
     told = {
         one.key: one.below
         for one in values
-        if one.last is None and one.below is not None
-        if without(Span(one.start, one.below), said.gone) == (Span(one.start, one.below),)
+        if one.last is None
+        and one.below is not None
+        and without(Span(one.start, one.below), said.gone) == (Span(one.start, one.below),)
     }
     # one writer gives it: a name whose end is stated is another writer's, and says nothing of it
     return told | {

@@ -514,7 +514,7 @@ class PartitionLedger:
             agreed[one.key].append(one)
 
         def is_accepted(entry: Entry) -> bool:
-            said = agreed[entry.key]
+            said = agreed.get(entry.key, ())
             return entry.key in self.marked or any(
                 names(one, entry.run, entry.counter) for one in said
             )
