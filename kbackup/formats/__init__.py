@@ -318,16 +318,9 @@ class FileFormat:
         self._check(view)
         return self._read(file, view, extension, options)
 
-    def refuses(self, view: View, values: pa.Array, options: FormatOptions) -> Sequence[Bad]:
-        """Return the rows that no file can hold: `Format.refuses`."""
-        return self._refused(view, values, options)
-
     def _check(self, view: View) -> None:
         if view not in self.traits.views:
             raise refuse_view(self.name, view)
-
-    def _refused(self, view: View, values: pa.Array, options: FormatOptions) -> Sequence[Bad]:
-        raise NotImplementedError
 
     def _writer(
         self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None
@@ -343,7 +336,8 @@ class FileFormat:
 class OnlyRead(FileFormat):
     """The writing half of a format that writes nothing."""
 
-    def _refused(self, _view: View, values: pa.Array, _options: FormatOptions) -> Sequence[Bad]:
+    def refuses(self, _view: View, values: pa.Array, _options: FormatOptions) -> Sequence[Bad]:
+        """Refuse every row: nothing is written."""
         return all_rows(values, "kbackup only reads this format")
 
     def writer(

@@ -479,7 +479,7 @@ class AvroFormat(FileFormat):
         encodings=frozenset({AVRO}),
     )
 
-    def _refused(self, view: View, values: pa.Array, _options: FormatOptions) -> Sequence[Bad]:
+    def refuses(self, view: View, values: pa.Array, _options: FormatOptions) -> Sequence[Bad]:
         """Refuse null keys, JSON without a schema, and lists that nobody can read back."""
         if view is View.HEADERS:
             return ()

@@ -86,7 +86,7 @@ class BlockGzipFormat(FileFormat):
         """Whether *extension* is only a codec's."""
         return extension in {codec.extension for codec in codecs.CODECS}
 
-    def _refused(self, _view: View, values: pa.Array, _options: FormatOptions) -> Sequence[Bad]:
+    def refuses(self, _view: View, values: pa.Array, _options: FormatOptions) -> Sequence[Bad]:
         """Refuse null, which would be read back as empty."""
         return nulls(values, "value", "a line")
 

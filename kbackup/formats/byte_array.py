@@ -85,7 +85,7 @@ class ByteArrayFormat(FileFormat):
         """Whether *extension* is the configured one, or the one that files have without a word."""
         return codecs.without(extension) in (EXTENSION.of(options.values), EXTENSION.default)
 
-    def _refused(self, view: View, values: pa.Array, options: FormatOptions) -> Sequence[Bad]:
+    def refuses(self, view: View, values: pa.Array, options: FormatOptions) -> Sequence[Bad]:
         """Refuse null, which would be read back as empty, and the separator if so asked."""
         bad = nulls(values, COLUMNS[view], "a file of raw bytes")
         if not REFUSES.of(options.values):

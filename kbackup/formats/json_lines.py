@@ -172,7 +172,7 @@ class JsonFormat(FileFormat):
         """Whether *extension* is ``.json`` or ``.json.gz``."""
         return codecs.without(extension) == _EXTENSION
 
-    def _refused(self, view: View, values: pa.Array, _options: FormatOptions) -> Sequence[Bad]:
+    def refuses(self, view: View, values: pa.Array, _options: FormatOptions) -> Sequence[Bad]:
         """Refuse null keys, null values of headers, and JSON in more than one line."""
         if view is View.HEADERS:
             return _null_headers(values)

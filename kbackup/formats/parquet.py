@@ -151,7 +151,7 @@ class ParquetFormat(FileFormat):
         """Whether *extension* is that of a codec."""
         return extension in EXTENSIONS.values()
 
-    def _refused(self, view: View, values: pa.Array, _options: FormatOptions) -> Sequence[Bad]:
+    def refuses(self, view: View, values: pa.Array, _options: FormatOptions) -> Sequence[Bad]:
         """Refuse null keys, values that are not structs, and structs without fields."""
         if view is not View.HEADERS and _has_empty(values.type):
             why = "each column of a Parquet file is a field of a struct, and it has none"
