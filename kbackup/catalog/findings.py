@@ -8,9 +8,8 @@ where the ledger says that an object was there.
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
-from kbackup.catalog.coverage import Offsets
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.listing import FileSet
 from kbackup.errors import (
@@ -22,6 +21,9 @@ from kbackup.errors import (
 from kbackup.events import INLINE, NOT_SHOWN
 from kbackup.naming import Place
 from kbackup.records import Span, TopicPartition, joined
+
+if TYPE_CHECKING:
+    from kbackup.catalog.coverage import Offsets
 
 AGAIN: Final = "back these offsets up again while the cluster still has the records"
 
@@ -184,7 +186,7 @@ def empty_objects(files: FileSet) -> Iterator[Finding]:
             yield Finding("corrupt", files.where, file.key, (start, start), "it has 0 bytes")
 
 
-def gaps_and_overlaps(extents: Sequence[Extent], found: Offsets) -> Iterator[Finding]:
+def gaps_and_overlaps(extents: Sequence[Extent], found: "Offsets") -> Iterator[Finding]:
     """Report what is missing and was never recorded, and judge what is there twice.
 
     *extents* are all sets of one partition, by start offset.
