@@ -18,7 +18,7 @@ from kbackup.catalog.identity import BackupIdentity
 from kbackup.catalog.keys import Encryption
 from kbackup.clock import Clock, SystemClock
 from kbackup.config import Settings
-from kbackup.errors import KbackupError, NoKeyError, RefusedError
+from kbackup.errors import KbackupError, NoKeyError, RefusedError, StoreError
 from kbackup.events import NO_TOPIC, Ended, Event, Tell, Warned, from_json
 from kbackup.kafka import Cluster, Connection
 from kbackup.naming import Layout
@@ -327,12 +327,16 @@ class RunContext:
         metrics: AbstractContextManager[object],
     ) -> None:
         cluster, store = self.environment.kafka.cluster(), open_store(self.environment.store)
-        if self._comes_before_keys(store):
+        if waits := self._comes_before_keys(store):
             self._tell_waiting()
-        while self._comes_before_keys(store):
+        while waits:
             if self.stop.event.wait(self.settings.s3_poll_interval_ms / 1000):
                 return
-            store = open_store(self.environment.store)
+            try:
+                store = open_store(self.environment.store)
+                waits = self._comes_before_keys(store)
+            except StoreError as error:  # as a restore that follows goes on through an outage
+                _log.warning("waiting for the first backup: %s", error)
         self._identify(command, cluster, store)
         self._check_encryption(store)
         if self.settings.dry_run:

@@ -1,6 +1,6 @@
 """A restore that follows, look by look, over a bucket and a cluster in memory."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from kbackup.runs.context import Environment, Stop
 from kbackup.runs.report import HeldUp, Summary
 from kbackup.runs.status import RESTORE, ThisRestore, status
 from kbackup.sink.run import SinkRun
-from kbackup.stores import StoreSettings, open_store
+from kbackup.stores import Store, StoreSettings, open_store
 from kbackup.stores.memory import MemoryStore
 from tests.support.configurations import load
 from tests.support.ended import ended
@@ -218,15 +218,26 @@ def test_an_empty_bucket_is_waited_at(standby: Standby) -> None:
     assert values(range(3)) == standby.target.values("copy_of_orders")
 
 
+@dataclass(frozen=True)
+class _Interrupted(StoreSettings):
+    away: list[int] = field(default_factory=list)
+
+    def open(self) -> Store:
+        if self.away:
+            raise StoreError("list", "503")
+        return StoreSettings.open(self)
+
+
 def test_the_first_run_of_an_encrypted_backup_is_waited_for(
     standby: Standby, tmp_path: Path
 ) -> None:
-    """Its keys come with it; the standby opens them then, and restores."""
+    """Its keys come with it; the standby opens them then, and restores.  A server may be away."""
     key, kafka = private_key(tmp_path / "identity.pem"), FakeKafka()
     kafka.create("orders", 12)
-    place = StoreSettings(f"memory://{uuid4()}")
+    place = _Interrupted(f"memory://{uuid4()}")
 
     def happens(look: int) -> bool:
+        place.away[:] = [look] if look == 2 else []
         if look == 3:
             there = replace(place, wrapper=sinks(tmp_path, key))
             environment = Environment(kafka, there, InThreads(), HandClock())  # type: ignore[arg-type]
