@@ -6,7 +6,6 @@ is known before the first row is read.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
@@ -18,10 +17,8 @@ from kbackup.files import file_sha256
 from kbackup.naming import Layout, ObjectKey, View
 from kbackup.pipeline.write import siblings_of
 from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
-from kbackup.stores import Store
+from kbackup.stores import Store, side_by_side
 from kbackup.stores.encrypted import Opened, check_open
-
-_THREADS: Final = 16
 
 _NUMBERS: Final = ("first-offset", "last-offset", "records")
 
@@ -193,8 +190,7 @@ def lacking_siblings(
         # where none is there, and neither first nor last had any, none was stored
         ends, is_asked = (without[:1] + without[-1:]), bool(having) or are_read
         asked = [at for at in without if is_asked or at in ends or mains[at].files[1:]]
-        with ThreadPoolExecutor(_THREADS) as pool:  # each may cost a request
-            promises = list(pool.map(promised, (mains[at] for at in asked)))
+        promises = side_by_side(promised, (mains[at] for at in asked))
         broken = [at for at, said in zip(asked, promises, strict=True) if view in said]
         for at in broken:
             yield _without_sibling(mains[at], layout, view, name, extension)

@@ -3,7 +3,6 @@
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, chain, islice
@@ -39,9 +38,7 @@ from kbackup.errors import KbackupError, RefusedError, counted, form, some
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import UNKNOWN, Facts, Rotation, Span, TopicIdentity, TopicPartition
-from kbackup.stores import Heads, Store
-
-_THREADS: Final = 16
+from kbackup.stores import Heads, Store, side_by_side
 
 _NOTHING_DECIDED: Final = Coverage()
 
@@ -175,8 +172,7 @@ def covered(
         below = None if row is None or found.last is not None else row.below
         return replace(found, counted=counts.get(files.id), below=below)
 
-    with ThreadPoolExecutor(_THREADS) as pool:
-        holdings = {one.key: one for one in pool.map(holding, mains) if one is not None}
+    holdings = {one.key: one for one in side_by_side(holding, mains) if one is not None}
     alone = [files for files in sets if files.id not in holdings]  # refused as they are read
     said = ledger_says(ledger)
     found = cover(holdings.values(), said, identity)
@@ -186,13 +182,12 @@ def covered(
         found = cover(holdings.values(), said, identity)
     reader = _Reader(store, by_key, options, identity)
     asked: set[tuple[str, Span | None]] = set()
-    with ThreadPoolExecutor(_THREADS) as pool:
-        while asks := [one for one in found.asks if (one.holding.key, one.beside) not in asked]:
-            known = list(holdings.values())
-            for answer in pool.map(partial(_answered, reader, known), asks):  # it may ask again
-                holdings[answer.key] = answer
-            asked.update((ask.holding.key, ask.beside) for ask in asks)
-            found = cover(holdings.values(), said, identity)
+    while asks := [one for one in found.asks if (one.holding.key, one.beside) not in asked]:
+        known = list(holdings.values())
+        for answer in side_by_side(partial(_answered, reader, known), asks):  # it may ask again
+            holdings[answer.key] = answer
+        asked.update((ask.holding.key, ask.beside) for ask in asks)
+        found = cover(holdings.values(), said, identity)
     unread = tuple(
         Dispute((one.key,), one.span, "other objects begin near it, and its rows cannot be counted")
         for one in (ask.holding for ask in found.asks)
@@ -296,9 +291,8 @@ def within(
         < begins.get((files.encoded_partition, files.is_whole, files.is_tombstones), 0)
     ]
     full = [files.main for files in early if files.is_whole and files.main is not None]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        said = pool.map(partial(facts, store), full)
-        known |= dict(zip((file.key for file in full), said, strict=True))
+    said = side_by_side(partial(facts, store), full)
+    known |= dict(zip((file.key for file in full), said, strict=True))
     ended = {files.id for files in early if not files.is_whole}
     return [
         files for files in sets if files.id not in ended and window.takes(files, known[files.id])

@@ -53,10 +53,8 @@ from kbackup.records import (
 )
 from kbackup.runs import history
 from kbackup.runs.report import HeldUp
-from kbackup.stores import ObjectHead, Store
+from kbackup.stores import ObjectHead, Store, side_by_side
 from kbackup.stores.encrypted import DATA_KEY
-
-_THREADS: Final = 16
 
 _DENIED: Final = 403
 """The status of an answer that says that this principal may not."""
@@ -264,8 +262,7 @@ def with_objects(
         found = stream.topic_stream(store, layout, topic, clock).read()
         return TopicLedger.of(entries(found.rows), found.damage)
 
-    with ThreadPoolExecutor(_THREADS) as pool:
-        found = dict(zip(topics, pool.map(read_one, topics), strict=True))
+    found = dict(zip(topics, side_by_side(read_one, topics), strict=True))
     return replace(known, ledgers={**known.ledgers, **found})
 
 

@@ -3,7 +3,6 @@
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
@@ -40,7 +39,7 @@ from kbackup.runs.locks import Holder, left_to_others
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport, Row, Summary
 from kbackup.sink.plan import SinkPartitionPlan, SinkPlan, next_keys
 from kbackup.sink.start import Inherited
-from kbackup.stores import Store
+from kbackup.stores import Store, side_by_side
 
 _CONFIG: Final = (
     "cleanup.policy",
@@ -413,9 +412,6 @@ class News:
         self._tell(Warned.about(where, code, text, self._summary.run))
 
 
-_THREADS: Final = 16
-
-
 class RunLedger:
     """The ledger, as the driver of one run writes it.
 
@@ -481,12 +477,11 @@ class RunLedger:
             # what compaction has taken since is in such objects alone
             if _is_compacted(settings.get(at.where.topic), known.topics.get(stored)) is False:
                 left[stored][at.where.partition] = at.where, offset
-        with ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(lambda topic: self._stream(topic).check_version(), added_to))
-            bounded = pool.map(
-                lambda name: self._enter(name, due[name], reading, cluster, left.get(name, {})), due
-            )
-            found = set[TopicPartition]().union(*bounded)
+        side_by_side(lambda topic: self._stream(topic).check_version(), added_to)
+        bounded = side_by_side(
+            lambda name: self._enter(name, due[name], reading, cluster, left.get(name, {})), due
+        )
+        found = set[TopicPartition]().union(*bounded)
         configs = cluster.topic_config(names, overridden_only=True)
         ids = cluster.cluster_id
         rows = [
@@ -530,8 +525,7 @@ class RunLedger:
             due = [name for name, count in self._entered.items() if at_end or count >= FOLD_AT]
             for name in due:
                 del self._entered[name]
-        with ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(lambda name: self._stream(name).fold(), due))
+        side_by_side(lambda name: self._stream(name).fold(), due)
         if at_end and self._topics_changed:
             stream.topics_stream(self._store, self._layout, self._clock).fold()
 
