@@ -14,7 +14,7 @@ import pyarrow as pa
 from kbackup.errors import KafkaError, KbackupError
 from kbackup.kafka import Cluster, Connection, NewTopic, Writer, create_topic
 from kbackup.naming import alike
-from kbackup.records import SCHEMA, TopicPartition
+from kbackup.records import TopicPartition, replaced
 
 CONTEXT: Final = "__connect.errors."
 """What the names of the headers begin with that say what is wrong."""
@@ -34,8 +34,7 @@ def with_headers(
     """Return letters, `records.SCHEMA`, with *more* headers after those that each has."""
     found = letters["headers"].to_pylist()
     headers = [[*own, *added] for own, added in zip(found, more, strict=True)]
-    at = SCHEMA.get_field_index("headers")
-    return letters.set_column(at, SCHEMA.field(at), pa.array(headers, SCHEMA.field(at).type))
+    return replaced(letters, "headers", pa.array(headers, letters["headers"].type))
 
 
 class DeadLetters:

@@ -6,7 +6,7 @@ run dies.  The mark's age is the store's to tell: it is compared with no host's 
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -48,7 +48,7 @@ from kbackup.events import INLINE, Plain
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.runs import history, known, wiring
-from kbackup.runs.context import Stop
+from kbackup.runs.context import Agree, Stop, confirm
 from kbackup.runs.history import Estimate, of_upkeep
 from kbackup.runs.known import BackupState
 from kbackup.runs.locks import RunLock, all_locked, lost_lock, store_clock
@@ -160,7 +160,7 @@ class ExpireRun:
         clock: Clock,
         summary: Summary,
         stop: Stop,
-        agree: Callable[[str], bool] | None,
+        agree: Agree | None,
     ) -> None:
         self._settings, self._asked, self._store = settings, asked, store
         self._layout, self._clock, self._summary = layout, clock, summary
@@ -372,18 +372,17 @@ class ExpireRun:
         }
 
     def _confirm(self) -> None:
-        if self._settings.yes:
-            return
         planned = (self._summary.facts[f"planned_{name}"] for name in _PLANNED)
         marks, deletes, _, undone = planned
         what = f"mark {counted(marks, 'object')} as removed, delete {counted(deletes, 'object')}"
         if undone:
             what = f"keep {counted(undone, 'object')}"
-        self._is_declined = self._agree is None or not self._agree(f"{what}?")
-        if self._is_declined:
-            raise RefusedError(
-                "nothing was done", "it was not confirmed", "--yes confirms in advance"
-            )
+        self._is_declined = True
+        confirm(
+            self._agree, f"{what}?", "nothing was done", "it was not confirmed",
+            is_agreed=self._settings.yes,
+        )  # fmt: skip
+        self._is_declined = False
 
     def _carry_out(self, topic: str, found: Sequence[_Partition]) -> None:
         """Delete what was marked long ago, then mark what goes next, or take marks back."""
