@@ -865,8 +865,8 @@ def drill_command(
         given_too = {name: value is not None for name, value in idle.items()}
         _refuse_idle("restore drill", parameters, given_too, "--check runs no drill")
     elif public_key is not None:
-        why = "only --check looks at signatures"
-        _refuse_idle("restore drill", parameters, {"--public-key": True}, why)
+        why, do = "only --check looks at signatures", "add --check, or leave it out"
+        _refuse_idle("restore drill", parameters, {"--public-key": True}, why, do)
 
     def work(session: Session) -> "Ended":
         from kbackup.catalog import drills  # noqa: PLC0415
@@ -903,13 +903,14 @@ def drill_command(
 
 
 def _refuse_idle(
-    words: str, parameters: Mapping[str, Any], idle: Mapping[str, bool], why: str
-) -> None:
-    """Refuse what is given and has no effect beside another option, before any work begins."""
+    words: str, parameters: Mapping[str, Any], idle: Mapping[str, bool], why: str,
+    do: str = "leave out one or the other",
+) -> None:  # fmt: skip
+    """Refuse what is given and has no effect with the other options, before any work begins."""
     found = [name for name, is_given in idle.items() if is_given]
     if found:
         what = f"{', '.join(found)}: without effect here"
-        refuse(words, parameters, ConfigurationError(what, why, "leave out one or the other"))
+        refuse(words, parameters, ConfigurationError(what, why, do))
 
 
 def _reported(

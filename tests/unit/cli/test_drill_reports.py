@@ -100,6 +100,7 @@ def test_a_key_that_checks_nothing_is_refused(place: Path) -> None:
     found = CliRunner().invoke(root, [*words, "-k", "h:1"])
 
     assert (2, True) == (found.exit_code, "--public-key" in found.stderr)
+    assert "add --check, or leave it out" in found.stderr
 
 
 def test_the_newest_report_is_a_page(place: Path, tmp_path: Path) -> None:
