@@ -44,7 +44,7 @@ from kbackup.kafka.brokers import (
 )
 from kbackup.kafka.client import WRITERS, Complaints, patience_s
 from kbackup.kafka.wire import Answer, Api, Connection, LostError, RefusedError, Request
-from kbackup.kafka.writer import BATCH_BYTES, TRANSACTION_MS, OfGroup, meaning
+from kbackup.kafka.writer import BATCH_BYTES, TRANSACTION_MS, GroupWriter, meaning
 from kbackup.records import Span, TopicPartition
 
 _log: Final = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class _Lane:
     is_known: bool = True
 
 
-class BatchProducer(OfGroup):
+class BatchProducer(GroupWriter):
     """Writes to the partitions of a topic: a `kbackup.kafka.Writer` that `WritesBatches`.
 
     Memory: what is on its way, `FLIGHT_BYTES` or one batch, and of rows a batch of `BATCH_BYTES`.

@@ -546,12 +546,8 @@ for again.  The client forgets it with its metadata, which are refreshed before 
 """
 
 
-class OfGroup:
-    """What writers share: the limit of the target, and the positions of the group.
-
-    Attributes:
-        record_bytes_max: As `Writer` has it.
-    """
+class GroupWriter:
+    """A writer that keeps positions in a consumer group; what it may write, the target limits."""
 
     _positions: GroupPositions
 
@@ -572,7 +568,7 @@ class OfGroup:
         return self._positions.read_all(wheres)
 
 
-class KafkaWriter(OfGroup):
+class KafkaWriter(GroupWriter):
     """Writes to one target partition and keeps the position in a consumer group.
 
     Records may go to other partitions of the target's topic too, with positions of the group there:
