@@ -15,7 +15,7 @@ from kbackup.connect import schema as connect
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.java import jackson
 from kbackup.options import boolean
-from kbackup.records import Bad, Column, Schema, bad_where, known_times
+from kbackup.records import Bad, Column, Schema, bad_where, known_times, replaced
 
 REPLACE_NULL: Final = boolean(
     "replace.null.with.default",
@@ -173,9 +173,8 @@ class Records:
 
     def with_headers(self, headers: pa.ListArray) -> Self:
         """Return the records with other headers."""
-        at = self.batch.schema.get_field_index("headers")
-        field = self.batch.schema.field(at)
-        return replace(self, batch=self.batch.set_column(at, field, headers.cast(field.type)))
+        column = headers.cast(self.batch["headers"].type)
+        return replace(self, batch=replaced(self.batch, "headers", column))
 
     def take(self, rows: pa.Array) -> Self:
         """Return the rows at the indices *rows*."""
