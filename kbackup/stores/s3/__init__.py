@@ -202,12 +202,11 @@ class S3Store(S3Bucket):
         self, source: Store, key: str, is_wanted: Callable[[Mapping[str, str]], bool]
     ) -> ObjectHead | None:
         """Have the server copy, and tell the sha256 of what it has copied: `Copies.copy_from`."""
-        there = source._requests if isinstance(source, S3Store) else None  # noqa: SLF001  (its kin)
         if not (
             self._copies
-            and there is not None
-            and source._as_of is None  # type: ignore[attr-defined]  # noqa: SLF001  (likewise)
-            and there.endpoint_url == self._requests.endpoint_url
+            and isinstance(source, S3Store)
+            and source._as_of is None  # noqa: SLF001  (its kin)
+            and (there := source._requests).endpoint_url == self._requests.endpoint_url  # noqa: SLF001
             and not there.settings.keyed
         ):
             return None
