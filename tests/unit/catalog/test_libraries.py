@@ -23,3 +23,13 @@ def test_a_backup_is_planned_without_libraries_that_only_some_objects_need() -> 
     modules = set(json.loads(done.stdout))
     assert "pyarrow.parquet" in modules
     assert not modules & {"fastavro", "cramjam", "pyarrow.acero", "pyarrow.dataset", "numpy"}
+
+
+def test_a_worker_loads_nothing_that_decides_what_is_read() -> None:
+    """The driver has decided it: each worker of each run would load it in vain."""
+    tasks = "kbackup.restore.task, kbackup.sink.task, kbackup.verify.task"
+    code = f"import json, sys, {tasks}; print(json.dumps(list(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    decides = {"kbackup.catalog.coverage", "kbackup.catalog.covered", "kbackup.config.settings"}
+    assert not decides.intersection(json.loads(done.stdout))
