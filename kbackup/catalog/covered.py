@@ -1,6 +1,7 @@
 """What covers a partition's offsets, by what ledger, listing and objects say."""
 
 import hashlib
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,7 +38,7 @@ from kbackup.connect.registry.framing import unframed
 from kbackup.errors import KbackupError, RefusedError, counted, form, some
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions
-from kbackup.records import UNKNOWN, Facts, Rotation, Span, TopicIdentity, TopicPartition
+from kbackup.records import UNKNOWN, Facts, Rotation, Span, TopicIdentity, TopicPartition, joined
 from kbackup.stores import Heads, Store, side_by_side
 
 _NOTHING_DECIDED: Final = Coverage()
@@ -415,6 +416,34 @@ class _Reader:
             theirs += islice(self.contents([at], at.span), COMPARED_RECORDS)
         return any(are_alike(self.like(theirs, at, self.rows(at)), theirs) for at in before[-NEAR:])
 
+    def are_changed(self, holdings: Sequence[Holding], one: Holding) -> bool:
+        """Whether the writer of values changes records, as a transform does.
+
+        The first row of others that it stored is at the offset of their name: where full records
+        hold that too, they show it.
+        """
+
+        def writer(at: Holding) -> tuple[bool, bool, str]:
+            main = self.sets[at.key].main
+            return at.last is None, at.is_tombstones, "" if main is None else main.extension
+
+        full = [at for at in holdings if at.is_full]
+        held = joined(at.span for at in full)
+        theirs = [
+            at
+            for at in holdings
+            if not at.is_full and writer(at) == writer(one)
+            if (by := bisect_right(held, at.start, key=lambda span: span.start_offset))
+            if at.start < held[by - 1].end_offset
+        ]
+        for at in sorted(theirs, key=lambda at: abs(at.start - one.start))[:NEAR]:
+            beside = [by for by in full if by.start <= at.start <= by.least]
+            place = Span(at.start, at.start + 1)
+            mine, first = ([*self.contents(each, place)] for each in ([at], beside))
+            if first and self.like(first, at, mine)[:1] != first:
+                return True
+        return False
+
     def contents(self, holdings: Sequence[Holding], beside: Span) -> Iterator[bytes | None]:
         """Yield the contents of the records that values are compared with."""
         for batch in self.read(holdings, beside.start_offset):
@@ -454,11 +483,18 @@ def _answered(reader: _Reader, holdings: Sequence[Holding], ask: Ask) -> Holding
             told = [other for other in others if not other.is_full]
             apart = [*lanes(told, lambda one: (False, one.directory))]
             is_share = len(apart) > 1 or bool(unfinished(others))
-            reaches = number > 1 and any(  # the first row is before the others
-                goes_on_in(mine, first, is_share=is_share)
-                or not (are_alike(mine, first) or reader.are_near_alike(holdings, ask, lane, first))
-                for lane, first in ((lane, reader.first(lane, beside)) for lane in (whole, *apart))
-                for mine in (reader.like(first, one, rows),)
+            reaches = number > 1 and (  # the first row is before the others
+                any(
+                    goes_on_in(mine, first, is_share=is_share)
+                    or not (
+                        are_alike(mine, first) or reader.are_near_alike(holdings, ask, lane, first)
+                    )
+                    for lane, first in (
+                        (lane, reader.first(lane, beside)) for lane in (whole, *apart)
+                    )
+                    for mine in (reader.like(first, one, rows),)
+                )
+                or reader.are_changed(holdings, one)
             )
     except BAD:
         return one

@@ -28,8 +28,7 @@ class Takeover:
         self.connected = 0  # the connector's own position
         self.drops = self.choose.choice([0, 0, 3, 2])  # of each so many records one, for a while
         self.directories = self.choose.choice([1, 1, 2])
-        # what tells of several directories that a transform is at work is the names alone
-        self.name = self.choose.choice(["n", "number"]) if self.directories == 1 else "number"
+        self.name = self.choose.choice(["n", "number"])  # a transform may keep the names
         self.is_plain = (
             self.directories == 1
         )  # nobody but the connector has moved the group, nor stored beside it

@@ -35,14 +35,15 @@ class Taken:
     def __init__(
         self, cuts: Iterable[Sequence[int]], position: Position | None,
         config: Mapping[str, str] = {}, directories: Sequence[str] = ("partition=0",),
-        name: bytes = b"n",
+        name: bytes = b"n", is_masked: bool = True,
     ) -> None:  # fmt: skip
         self.bench = Bench(30)
         self.bench.kafka.configs["orders"] = dict(config)
         self.backup = Backup(self.bench.settings)
         for cut, directory in zip(cuts, cycle(directories), strict=False):
             key = KEY.format(cut[0]).replace("partition=0", directory)
-            self.backup.replace(key, masked(cut, name), {})
+            plain = b"".join(b'{"n":%d}\n' % at for at in cut)
+            self.backup.replace(key, masked(cut, name) if is_masked else plain, {})
         if position is not None:
             self.bench.kafka.positions_[WHERE] = position
         self.sink()
@@ -185,3 +186,29 @@ def test_a_group_that_is_set_to_where_the_first_begins_mends_several_directories
     came = [*masked(range(10), b"m").splitlines(), *(b'{"n":%d}' % at for at in range(10, 30))]
     assert came == taken.restored()
     assert 0 == taken.verified()
+
+
+@pytest.mark.parametrize(
+    ("first", "is_masked", "code"),
+    [
+        pytest.param([16, 18, 20, 22], True, 7, id="reaches, masked"),
+        pytest.param([16, 18, 20, 22], False, 7, id="reaches"),
+        pytest.param([16, 18, 20], True, 7, id="ends before, masked"),
+        pytest.param([16, 18, 20], False, 0, id="ends before"),
+    ],
+)
+def test_rows_that_a_transform_has_masked_show_no_end(
+    first: Sequence[int], is_masked: bool, code: int
+) -> None:
+    """Full records hold the other directory's first row too, and show whether it was changed."""
+    taken = Taken([first, [21, 23]], Position(24), directories=["d=0", "d=1"], is_masked=is_masked)
+
+    assert code == taken.verified()
+    if code:
+        with pytest.raises(RefusedError, match="reaches beyond offset 21") as refused:
+            taken.restored()
+        assert "set its group to 16 and run it" in refused.value.do
+        taken.bench.set_back(16)
+        taken.sink()
+        assert [b'{"n":%d}' % at for at in range(16, 30)] == taken.restored()
+        assert 0 == taken.verified()
