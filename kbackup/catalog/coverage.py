@@ -323,6 +323,9 @@ def cover(
     ]
     for one in values:
         reads += found.beside(one, accounted, told[one.is_tombstones], upper.get(one.key))
+    if not found.disputes:
+        unknown = [one for one in values if one.last is None]
+        found.disputes += _too_many(unknown, accounted)
     reads.sort(key=lambda read: (read.start, not read.holding.is_full, read.holding.directory))
     return Coverage(
         tuple(reads), tuple(found.repeats), tuple(dict.fromkeys(found.disputes)), tuple(found.asks),
@@ -540,6 +543,22 @@ def _begun_inside(
         if one.least >= upper.get(one.key, one.least + 1):
             why = "it has more rows than offsets up to the next object, or to the end of the log"
             yield Dispute((one.key,), one.span, why)
+
+
+def _too_many(unknown: Sequence[Holding], accounted: Sequence[Span]) -> Iterator[Dispute]:
+    """Name values of several directories that together do not end before full records."""
+    for previous, later in pairwise([Span(0, 0), *accounted]):
+        edge, rows, keys = later.start_offset, 0, []
+        end = bisect_left(unknown, edge, key=lambda one: one.start)
+        begin = bisect_left(unknown, previous.end_offset, hi=end, key=lambda one: one.start)
+        for one in reversed(unknown[begin:end]):  # the nearest first
+            rows += one.least - one.start + 1
+            keys.append(one.key)
+            if keys[1:] and rows > edge - one.start:
+                why = f"together they have more rows than offsets up to {edge}, where full records "
+                why += "begin"
+                yield Dispute((*reversed(keys),), Span(one.start, edge), why, one.start)
+                break
 
 
 def _accounted(full: Sequence[Holding], said: Said) -> list[Span]:

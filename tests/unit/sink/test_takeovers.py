@@ -212,3 +212,21 @@ def test_rows_that_a_transform_has_masked_show_no_end(
         taken.sink()
         assert [b'{"n":%d}' % at for at in range(16, 30)] == taken.restored()
         assert 0 == taken.verified()
+
+
+@pytest.mark.parametrize("is_masked", [True, False])
+def test_more_rows_than_offsets_before_full_records_are_named(is_masked: bool) -> None:
+    """The group was set back into what one of several directories holds."""
+    cuts = [0, 2, 4], [1, 3], [5, 7], [6]
+    directories = "d=0", "d=1", "d=1", "d=0"
+    taken = Taken(cuts, Position(7), directories=directories, is_masked=is_masked)
+
+    assert 7 == taken.verified()
+    with pytest.raises(RefusedError):
+        taken.restored()
+
+    taken.bench.set_back(0 if is_masked else 5)  # what is masked may reach beyond 5 too
+    taken.sink()
+
+    assert 30 == len(taken.restored())
+    assert 0 == taken.verified()
