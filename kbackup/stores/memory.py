@@ -4,13 +4,21 @@ import io
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import BinaryIO, Final
 
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError
 from kbackup.stores import ObjectHead, StoredObject, StoreSettings, is_kept
 
-_STORES: Final[defaultdict[str, dict[str, tuple[bytes, ObjectHead]]]] = defaultdict(dict)
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    body: bytes
+    head: ObjectHead
+
+
+_STORES: Final[defaultdict[str, dict[str, _Object]]] = defaultdict(dict)
 _LOCK: Final = threading.Lock()
 
 
@@ -42,11 +50,12 @@ class MemoryStore:
         data = body.read()
         facts = {**metadata, "sha256": sha256}
         with _LOCK:
-            there = self.head(key)
-            etag = None if there is None else there.etag
+            there = self._objects.get(key)
+            etag = None if there is None else there.head.etag
             if is_kept(etag, if_absent=if_absent, if_match=if_match):
-                return there is not None and there.metadata["sha256"] == sha256
-            self._objects[key] = data, ObjectHead(len(data), datetime.now(UTC), sha256, facts)
+                return there is not None and there.head.metadata["sha256"] == sha256
+            head = ObjectHead(len(data), datetime.now(UTC), sha256, facts)
+            self._objects[key] = _Object(data, head)
         return True
 
     def open(self, key: str) -> BinaryIO:
@@ -54,7 +63,7 @@ class MemoryStore:
         found = self._objects.get(key)
         if found is None:
             raise ObjectNotFoundError(f"{self._url}/{key}", "no such object", key=key)
-        return io.BytesIO(found[0])
+        return io.BytesIO(found.body)
 
     def open_range(self, key: str, start: int, length: int) -> BinaryIO:
         """Return a part of the copy: `Ranges.open_range`."""
@@ -67,7 +76,7 @@ class MemoryStore:
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
         """List what is there now: `Store.list`."""
         with _LOCK:
-            there = {k: head for k, (_, head) in self._objects.items() if k.startswith(prefix)}
+            there = {k: v.head for k, v in self._objects.items() if k.startswith(prefix)}
         found = sorted((k, head) for k, head in there.items() if k > after)
         for key, head in found:
             yield StoredObject(key, head.size, head.modified, head.etag)
@@ -75,7 +84,7 @@ class MemoryStore:
     def head(self, key: str) -> ObjectHead | None:
         """Return what was put with it: `Store.head`."""
         found = self._objects.get(key)
-        return None if found is None else found[1]
+        return None if found is None else found.head
 
     def delete(self, key: str) -> None:
         """Forget it: `Store.delete`."""

@@ -101,7 +101,7 @@ class Bench:
         assert 0 == self.sink()["exit_code"]
         self.kafka.positions_.clear()
         assert 0 == self.sink()["exit_code"]
-        self.kafka.values[self.where, 35] = os.urandom(6 * 2**20)
+        self.kafka.values[self.where, 35] = os.urandom(11 * 2**20)
         self.kafka.append(self.where, 1)
         self.proxy.faults[:] = [Fault("PUT .*partNumber=2", "status", status=403)]
         assert 6 == self.sink()["exit_code"]
