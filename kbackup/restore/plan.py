@@ -409,10 +409,8 @@ class _TopicPlanner:
         if of.targets(source)[0] != self._copy.target:
             return
         self._refusals += of.gone(self._copy)
-        reading = wiring.reading(of.settings)
-        warnings, refusals = checks.unconvertible(source, self._sets, reading)
+        warnings, refusals = checks.unconvertible(source, self._sets, wiring.reading(of.settings))
         self._warnings += warnings
-        self._warnings += checks.written_otherwise(of.inventory.heads, source, self._sets, reading)
         self._refusals += refusals
         self._warnings += checks.not_stored(
             source,

@@ -18,7 +18,6 @@ def test_a_record_that_cannot_be_made_of_a_file_is_named_by_its_place_in_it() ->
     values = pa.array([b"%s1" % (b" " * 400_000)] * 8 + [b"true"], pa.binary())
     given = batch(range(100, 109)).set_column(4, "value", values)
     [key] = backup.put("orders", 0, given, views=JSON)
-    backup.replace(key, backup.body(key), {})  # which does not say what it was written with
     options = ReadOptions(value_converter="integer")
     found = listing.list_backup(backup.store, backup.layout, options.formats)
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
-from backup_samples import BYTES, JSON, JSON_GZIP, OPTIONS, SIBLINGS, batch
+from backup_samples import BYTES, JSON, JSON_GZIP, SIBLINGS, batch
 
 from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions
 from kbackup.naming import View
-from kbackup.pipeline.views import ViewSpec
+from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.runs.report import OfRestore, PartitionReport
 from tests.support.standby import Standby
 from tests.support.target import COPY, MARKER, CrashError, Restoring
@@ -116,12 +116,11 @@ def test_a_bad_line_in_gzip_is_left_out_alone() -> None:
 def test_a_row_that_its_converter_cannot_take_is_left_out_alone() -> None:
     """JSON from which the converter makes no bytes is left out, beside lines that are not JSON."""
     again = Restoring()
-    texts = (ViewSpec(View.VALUE, "json", OPTIONS, "string"),)
-    (key,) = again.backup.put("orders", 0, range(ROWS), views=texts)
+    (key,) = again.backup.put("orders", 0, range(ROWS), views=JSON)
     half = rb'"\ud83d"'
     damage(again, key, {4: half, 5: b"{", 11: half})
 
-    (report,) = again.restore(on_error="log")
+    (report,) = again.restore(on_error="log", reading=ReadOptions(value_converter="string"))
 
     assert (ROWS - 3, 3, 0) == counts(report)
     assert [4, 5, 11] == [each.place["offset"] for each in report.own.skipped]
