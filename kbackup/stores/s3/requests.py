@@ -407,9 +407,9 @@ def _stay(request_dict: dict[str, Any], **_: Any) -> None:
 
 
 class _ChecksumSigner(S3SigV4Auth):
-    """Signs the checksum that a body is sent with as the body's: botocore takes another one.
+    """Signs the checksum that a body is sent with as the body's.
 
-    That pass took a fifth of the CPU of a sink, over HTTPS too.
+    botocore reads the body once more to take another, over HTTPS too.
     """
 
     NAME: Final = "s3v4-checksum"
