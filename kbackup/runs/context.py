@@ -23,6 +23,7 @@ from kbackup.events import NO_TOPIC, Ended, Event, Tell, Warned, from_json
 from kbackup.kafka import Cluster, Connection
 from kbackup.naming import Layout
 from kbackup.runs import history, wiring
+from kbackup.runs.following import turns
 from kbackup.runs.locks import RunLock, lost_lock
 from kbackup.runs.report import Summary
 from kbackup.spark import engine
@@ -327,16 +328,11 @@ class RunContext:
         metrics: AbstractContextManager[object],
     ) -> None:
         cluster, store = self.environment.kafka.cluster(), open_store(self.environment.store)
-        if waits := self._comes_before_keys(store):
-            self._tell_waiting()
-        while waits:
-            if self.stop.event.wait(self.settings.s3_poll_interval_ms / 1000):
+        if self._comes_before_keys(store):
+            self._await_keys()
+            if self.stop.event.is_set():
                 return
-            try:
-                store = open_store(self.environment.store)
-                waits = self._comes_before_keys(store)
-            except StoreError as error:  # as a restore that follows goes on through an outage
-                _log.warning("waiting for the first backup: %s", error)
+            store = open_store(self.environment.store)
         self._identify(command, cluster, store)
         self._check_encryption(store)
         if self.settings.dry_run:
@@ -389,10 +385,18 @@ class RunContext:
             and not any(store.list(self.layout.prefix()))
         )
 
-    def _tell_waiting(self) -> None:
+    def _await_keys(self) -> None:
+        """Wait for the first backup, until asked to stop."""
         place = f"{self.settings.url}/{self.settings.topics_dir}"
         text = f"waiting for the first backup in {place}, which makes its keys"
         self.tell(Warned(NO_TOPIC, text, run=self.run))
+        every_s, stop = self.settings.s3_poll_interval_ms / 1000, self.stop.event
+        for _ in turns(stop.is_set, stop.wait, self.environment.clock, every_s):
+            try:
+                if not self._comes_before_keys(open_store(self.environment.store)):
+                    return
+            except StoreError as error:  # as a restore that follows goes on through an outage
+                _log.warning("waiting for the first backup: %s", error)
 
     def _check_encryption(self, store: Store) -> None:
         """See to it that what is stored is encrypted, and what is read can be, before either."""
