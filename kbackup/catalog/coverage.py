@@ -19,7 +19,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, pairwise
+from itertools import count, groupby, pairwise
 from typing import Final
 
 from kbackup.catalog.ledger.rows import Entry, PartitionLedger, is_main
@@ -304,7 +304,8 @@ def cover(
     partial = unfinished(full) if values else []
     redone = {one.key: one for one in partial if _is_within(one.accounted, whole)}
     full = [one for one in full if one.key not in redone]
-    found = _Decisions([*copies, *map(Repeat, redone.values())], list(_crowded(values)))
+    begun = {one.start for one in values if one.last is None and not one.is_tombstones}
+    found = _Decisions([*copies, *map(Repeat, redone.values())], list(_crowded(values)), begun)
     known = [one for one in values if one.last is not None]
     found.disputes += _overlapping(known)
     upper = _bounds(values, said)
@@ -339,6 +340,7 @@ class _Decisions:
 
     repeats: list[Repeat]
     disputes: list[Dispute]
+    begun: Container[int]  # where values without a stated end begin: no other has that record
     asks: list[Ask] = field(default_factory=list)
 
     def beside(
@@ -371,7 +373,8 @@ class _Decisions:
     ) -> bool:
         """Whether values whose end is not stated end before others; where not, it is disputed."""
         start = following.start_offset
-        reaches = False if bound is not None and bound <= start else self.reaches(one, following)
+        free = next(at for at in count(start) if at not in self.begun)
+        reaches = False if bound is not None and bound <= free else self.reaches(one, following)
         if reaches:
             why = f"it reaches beyond offset {start}, where another begins that holds the same, or "
             why += "is so unlike that one that nothing tells where it ends"

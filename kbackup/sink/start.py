@@ -341,8 +341,8 @@ class Inherited:
         written again: the same records give the same object.  Where the log no longer has them,
         the backup continues at the lowest offset that can follow them.
 
-        Full records begin with what the newest object holds, if the log has it: a count shows no
-        end where records were left out, and what they hold need not be read from values.
+        Full records begin with what the newest objects hold that add up, if the log has it: a count
+        shows no end where records were left out, and what they hold need not be read from values.
 
         Raises:
             RefusedError: If the objects hold records that the group has not come to, in several
@@ -353,9 +353,8 @@ class Inherited:
         totals = accumulate(one.records for one in self.counted)
         for one, total in zip(self.counted, totals, strict=True):
             if total == committed - one.start_offset:
-                newest = self.counted[0].start_offset
-                is_again = not is_values and self.is_one_directory and newest >= log_start
-                return newest if is_again else committed, ()
+                is_again = not is_values and one.start_offset >= log_start
+                return one.start_offset if is_again else committed, ()
             if total > committed - one.start_offset:
                 return self._after_group(where, committed, log_start)
         return self._before_group(where, committed, log_start)

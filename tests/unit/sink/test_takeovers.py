@@ -230,3 +230,13 @@ def test_more_rows_than_offsets_before_full_records_are_named(is_masked: bool) -
 
     assert 30 == len(taken.restored())
     assert 0 == taken.verified()
+
+
+def test_a_count_that_fits_by_accident_is_not_believed() -> None:
+    """Records were left out, and the group set back: what adds up is held by full records too."""
+    cuts = [0, 2, 6], [3, 5], [8, 12, 14], [9, 11, 15]
+    taken = Taken(cuts, Position(14), directories=["d=0", "d=1"])
+
+    before = masked([0, 2, 6]).splitlines() + masked([3, 5]).splitlines()
+    assert [*before, *(b'{"n":%d}' % at for at in range(8, 30))] == taken.restored()
+    assert 0 == taken.verified()
