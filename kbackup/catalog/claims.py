@@ -6,8 +6,8 @@ is known before the first row is read.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import BinaryIO, Final
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final
 
 from kbackup import formats
 from kbackup.catalog.findings import Finding
@@ -15,6 +15,7 @@ from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.errors import CorruptObjectError, Issue, counted, form
 from kbackup.files import file_sha256
 from kbackup.naming import Layout, ObjectKey, View
+from kbackup.pipeline.views import written_of
 from kbackup.pipeline.write import siblings_of
 from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
 from kbackup.stores import Store, side_by_side
@@ -27,8 +28,9 @@ _NUMBERS: Final = ("first-offset", "last-offset", "records")
 class Claim:
     """What one file says about itself; None, or not known, where it does not say.
 
-    *facts*, *identity*, *partition* and *siblings* are by the object's metadata; *where*, *numbers*
-    (first offset, last offset, records) and *own_identity* by the file's own.
+    *facts*, *identity*, *partition*, *siblings* and *written* (what it was written with) are by the
+    object's metadata; *where*, *numbers* (first offset, last offset, records) and *own_identity* by
+    the file's own.
     """
 
     file: BackupFile
@@ -39,6 +41,7 @@ class Claim:
     own_identity: TopicIdentity = UNKNOWN
     partition: int | None = None
     siblings: frozenset[View] = frozenset()
+    written: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def stored(self) -> int | None:
@@ -70,7 +73,7 @@ def claims_of(file: BackupFile, metadata: Mapping[str, str], body: BinaryIO) -> 
     own_identity = TopicIdentity.from_metadata(own)
     return Claim(
         file, facts, identity, where, numbers, own_identity, partition_of(metadata),
-        siblings_of(metadata),
+        siblings_of(metadata), written_of(metadata),
     )  # fmt: skip
 
 

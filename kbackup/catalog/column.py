@@ -96,6 +96,7 @@ class FileColumn:
         self._body = store.open(file.key) if body is None else body
         self.claim = claim_of(store, file, self._body)
         self._view = file.view
+        options = options.as_written(file.view, file.format, self.claim.written)
         form = formats.by_name(file.format)
         read = form.salvage if isinstance(form, Salvages) else form.read
         batches = read(self._body, file.view, file.extension, options.formats)
@@ -210,7 +211,7 @@ def _converter(file: BackupFile, options: ReadOptions) -> Converter | None:
     # to look at a backup registers no schema: it shows what the files are without a converter
     if file.view is View.HEADERS:
         return None
-    given = given_converter(options, file.view)
+    given = options.converter(file.view)
     if given is not None and options.topic is None and converters.registers(given):
         given = None
     if given is not None and not reads(given, file.format):
@@ -221,11 +222,6 @@ def _converter(file: BackupFile, options: ReadOptions) -> Converter | None:
     properties = options.properties.get(file.view) if given else None
     part = "key" if file.view is View.KEY else "value"
     return converters.by_name(name, properties, topic=options.topic, part=part)
-
-
-def given_converter(options: ReadOptions, view: View) -> str | None:
-    """Return the configured converter of a part of the records."""
-    return options.key_converter if view is View.KEY else options.value_converter
 
 
 def reads(converter: str, form: str) -> bool:

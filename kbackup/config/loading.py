@@ -39,6 +39,7 @@ from kbackup.config.selection import NamedPlugins
 from kbackup.config.settings import BY_NAME, OWN, PLACES, PROPERTIES, Settings, shown_value
 from kbackup.errors import ConfigurationError
 from kbackup.java.regex import PatternError
+from kbackup.naming import View
 from kbackup.naming.renaming import Rename, matching, rename
 from kbackup.options import read_names
 from kbackup.plugins import Step
@@ -175,6 +176,7 @@ class ConfigValidator:
             values | found.found,
             renames=renames,
             transforms=steps,
+            unasked_converters=tuple(self._unasked_converters()),
             plugin_options=options,
             **{f"kafka_{client}": pairs for client, pairs in kafka.properties.items()},
         )
@@ -186,6 +188,14 @@ class ConfigValidator:
         renaming = transforms.renaming_of(usable)
         self.issues += renaming.issues
         return renaming.steps
+
+    def _unasked_converters(self) -> Iterator[View]:
+        """Yield the views whose converter is at most that of a file which a sink goes by too."""
+        for view, name in ((View.KEY, "key.converter"), (View.VALUE, "value.converter")):
+            given = self.given.get(name)
+            is_of_restore = self.connector == "restore" or (given and given.origin.kind != "file")
+            if given is None or not given.text or not is_of_restore:
+                yield view
 
     def _route_topics(self, values: dict[str, Any]) -> None:
         """Where a backup is read by the sink's file, let its topics be those that it stored."""

@@ -18,6 +18,7 @@ from kbackup.config.running import (
     SchemaRegistry,
     Store,
 )
+from kbackup.naming import View
 from kbackup.naming.renaming import Asked, Rename
 from kbackup.plugins import Step
 
@@ -37,6 +38,8 @@ class Settings(
         transforms: The transforms of a sink or a restore, in order.
         key_converter_properties: Options of the key's converter: ``schemas.enable`` ...
         value_converter_properties: Options of the value's converter.
+        unasked_converters: The views for which no converter was asked: that of a sink's file says
+            what is written now.
         kafka_consumer: Properties of librdkafka's consumer, ``bootstrap.servers`` excepted.
         kafka_producer: The same of its producer.
         kafka_admin: The same of its admin client.
@@ -57,6 +60,7 @@ class Settings(
     transforms: tuple[Step, ...]
     key_converter_properties: dict[str, Any]
     value_converter_properties: dict[str, Any]
+    unasked_converters: tuple[View, ...]
     kafka_consumer: dict[str, str]
     kafka_producer: dict[str, str]
     kafka_admin: dict[str, str]
@@ -133,7 +137,8 @@ GROUPS: Final = tuple(
 """The groups of settings, in the order of the reference."""
 
 _DERIVED: Final[Mapping[str, type[dict[str, Any]] | type[tuple[Any, ...]]]] = {
-    name: tuple if name in ("renames", "transforms") else dict for name in Settings.__annotations__
+    name: dict if str(kind).startswith("dict") else tuple
+    for name, kind in Settings.__annotations__.items()
 }
 
 

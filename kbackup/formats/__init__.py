@@ -71,8 +71,8 @@ class Traits:
         options: Its options, as `kbackup.plugins` has them.
         assumed: The default converter of each view; no entry if the bytes stay as they are.
         assumed_to_write: Those that are others for writing than for reading.
-        splits_at: The property that sets the separator, if a value that contains the separator
-            is read back as several values; otherwise empty.
+        splits_at: The property that sets the separator, a line feed by default, if a value that
+            contains it is read back as several values; otherwise empty.
         needs_schema: Its files have a schema: JSON without schemas is refused before a run.
         encodings: The encodings in which it can keep values as their producers encoded them: its
             writer may then find them in a second column, `kbackup.records.ENCODED`, with their

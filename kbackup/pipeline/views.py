@@ -11,8 +11,9 @@ In a generic layout each row is a JSON object, whose fields ``record.fields`` na
 
 import base64
 import binascii
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,17 +21,22 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup import converters, formats
+from kbackup import converters, formats, plugins
 from kbackup.converters import Converter
 from kbackup.errors import CorruptObjectError, counted
 from kbackup.formats import HEADERS, Format, FormatOptions
 from kbackup.naming import OFFSET_MAX, View
+from kbackup.options import Option
 from kbackup.records import HEADER, SCHEMA, Bad, Column, TimestampType
 
 PARTS: Final = ("key", "value", "timestamp", "headers")
 """What a row may hold of a record.  Offsets are counted from the object's name instead."""
 
 _ABSENT: Final = object()
+
+_WRITTEN_WITH: Final = "written-with"
+CONVERTER: Final = "converter"
+"""Under what `ViewSpec.written_with` has the converter's plugin; options have their own names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +178,44 @@ class ViewSpec:
         part = "key" if self.view is View.KEY else "value"
         return converters.by_name(self.converter, self.properties, topic=topic, part=part)
 
+    @property
+    def written_with(self) -> dict[str, Any]:
+        """What reading its files needs to know of how they were written.
+
+        That is the separator, and the converter with those of its options that reading uses too; of
+        one that registers schemas, which goes by the target's registry, its name alone.
+        """
+        traits = self.open_format().traits
+        found: dict[str, Any] = {}
+        for each in traits.options:
+            if isinstance(each, Option) and each.name == traits.splits_at:
+                given = each.of(self.options.values)
+                found[each.name] = "\n" if given is None else given
+        if self.converter is not None:
+            found[CONVERTER] = self.converter
+            own: converters.Traits = plugins.load("converters", self.converter).traits
+            for each in () if converters.registers(self.converter) else own.options:
+                if isinstance(each, Option) and each.commands == "both" and not each.is_secret:
+                    found[each.name] = each.of(self.properties)
+        return found
+
+
+def written_metadata(written: Mapping[str, Any]) -> dict[str, str]:
+    """Return `ViewSpec.written_with` as an object's user metadata: ASCII without a space."""
+    if not written:
+        return {}
+    text = json.dumps(written, separators=(",", ":"), default=str)
+    return {_WRITTEN_WITH: text.replace(" ", r"\u0020")}  # signatures take two spaces for one
+
+
+def written_of(metadata: Mapping[str, str]) -> Mapping[str, Any]:
+    """Read what `written_metadata` wrote; empty where it is not there, or not sound."""
+    try:
+        found = json.loads(metadata.get(_WRITTEN_WITH, "{}"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) and isinstance(found.get(CONVERTER, ""), str) else {}
+
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
@@ -181,6 +225,8 @@ class ReadOptions:
         key_converter: Plugin name, None for what suits the format of the file.
         value_converter: Plugin name, None for what suits the format of the file.
         properties: What was given for the options of each converter, by view.
+        unasked: The views for which no converter was asked: one that a sink's file names is what is
+            written now, and an object that names another is read by that.
         wants_siblings: A value object without a sibling that it says it has is incomplete.
         topic: The topic that records are read for; None where they are only looked at.
         file_headers: Records of a generic layout get headers that describe their object.
@@ -195,12 +241,40 @@ class ReadOptions:
     key_converter: str | None = None
     value_converter: str | None = None
     properties: Mapping[View, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    unasked: frozenset[View] = frozenset()
     wants_siblings: bool = True
     topic: str | None = None
     file_headers: bool = False
     envelope: Envelope | None = None
     salvages: bool = False
     in_frames: bool = False
+
+    def converter(self, view: View) -> str | None:
+        """Return the converter of a part of the records."""
+        return self.key_converter if view is View.KEY else self.value_converter
+
+    def as_written(self, view: View, form: str, written: Mapping[str, Any]) -> "ReadOptions":
+        """Return how to read a file that says what it was `written` with.
+
+        Its separator counts.  Its converter does where a sink's file names another, or nobody names
+        one and the format's own is another: who asks for a converter converts on purpose.
+        """
+        traits = formats.by_name(form).traits
+        found, separator = self, written.get(traits.splits_at)
+        if isinstance(separator, str):
+            values = {**self.formats.values, traits.splits_at: separator}
+            found = replace(self, formats=replace(self.formats, values=values))
+        own, given = written.get(CONVERTER), self.converter(view)
+        is_asked = given is not None and view not in self.unasked
+        is_usual = given is None and own == traits.assumed.get(view)
+        if own is None or is_asked or is_usual or converters.registers(own):
+            return found
+        defaults = plugins.load("converters", own).traits.defaults
+        same = self.properties.get(view, {}) if own == given else defaults
+        properties = {**self.properties, view: {**same, **written}}
+        if view is View.KEY:
+            return replace(found, key_converter=own, properties=properties)
+        return replace(found, value_converter=own, properties=properties)
 
 
 def assemble(

@@ -21,7 +21,7 @@ from kbackup.formats import BatchFile, HasIndex, StoresBatches, Writer
 from kbackup.naming import INDEX_EXTENSION, Layout, ObjectKey, View
 from kbackup.pipeline.convert import Conversion, brought_under
 from kbackup.pipeline.rows import NO_TOMBSTONES, Part, RecordsDigest, Rows, by_directory
-from kbackup.pipeline.views import ViewSpec
+from kbackup.pipeline.views import ViewSpec, written_metadata
 from kbackup.records import (
     NO_TIMESTAMP,
     SCHEMA,
@@ -86,6 +86,7 @@ class ClosedFile:
             **self.identity.to_metadata(),
             "partition": str(self.where.partition),
             **siblings_metadata(self.siblings),
+            **written_metadata(self.spec.written_with),
         }
 
 

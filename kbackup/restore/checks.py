@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kbackup import converters, formats
-from kbackup.catalog.column import given_converter, reads
+from kbackup.catalog.column import reads
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.ledger.rows import PartitionLedger
 from kbackup.catalog.listing import FactsOf, FileSet, Window
@@ -32,7 +32,7 @@ from kbackup.errors import (
 )
 from kbackup.naming import View, alike, check_topic
 from kbackup.naming.renaming import is_internal
-from kbackup.pipeline.views import ReadOptions
+from kbackup.pipeline.views import CONVERTER, ReadOptions, ViewSpec, written_of
 from kbackup.records import TopicPartition
 from kbackup.restore.job import SAME
 from kbackup.stores import Heads
@@ -434,15 +434,10 @@ def unconvertible(
     Returns:
         Warnings of those that their format's own converter reads, and the errors of the others.
     """
-    found: defaultdict[tuple[View, str], list[str]] = defaultdict(list)
-    for files in sets:
-        if not (files.is_whole or files.is_generic):
-            for file in files.files:
-                if file.view is not View.HEADERS:
-                    found[file.view, file.format].append(file.key)
+    found = _by_format(sets)
     warnings, errors = [], list[KbackupError]()
     for (view, form), keys in sorted(found.items()):
-        given = given_converter(options, view)
+        given = options.converter(view)
         if given is None or reads(given, form):
             continue
         name = "key.converter" if view is View.KEY else "value.converter"
@@ -456,9 +451,59 @@ def unconvertible(
                 why += ": they keep no schemas"
             errors.append(ConfigurationError(f"{what} cannot be read: {some(keys, 3)}", why, do))
         else:
-            text = f"{what} that {name}={given} cannot read: {name}={own} is used, {form}'s own"
+            text = f"{what} that {name}={given} cannot read: the one that they name is used, "
+            text += f"else {name}={own}, {form}'s own"
             warnings.append(("own_converter", text))
     return warnings, errors
+
+
+def _by_format(sets: Iterable[FileSet]) -> Mapping[tuple[View, str], Sequence[str]]:
+    """Return the objects of values and of keys, by view and format."""
+    found: defaultdict[tuple[View, str], list[str]] = defaultdict(list)
+    for files in sets:
+        if not (files.is_whole or files.is_generic):
+            for file in files.files:
+                if file.view is not View.HEADERS:
+                    found[file.view, file.format].append(file.key)
+    return found
+
+
+def written_otherwise(
+    heads: Heads, topic: str, sets: Iterable[FileSet], options: ReadOptions
+) -> list[tuple[str, str]]:
+    """Warn of objects that say they were written with something else than is configured.
+
+    They are read as they were written, but by a converter that was asked for.  The first and the
+    last of each format are asked.
+    """
+    warnings = []
+    for (view, form), keys in sorted(_by_format(sets).items()):
+        given = options.converter(view)
+        if given is not None and not (view in options.unasked and reads(given, form)):
+            given = None  # it was asked for, or `unconvertible` says so
+        spec = ViewSpec(view, form, options.formats, given, options.properties.get(view, {}))
+        asked, separator = spec.written_with, formats.by_name(form).traits.splits_at
+        if options.formats.values.get(separator) is None:
+            asked.pop(separator, None)
+        for key in dict.fromkeys((keys[0], keys[-1])) if asked else ():
+            head = heads.head(key)
+            own = {} if head is None else written_of(head.metadata)
+            others = [name for name in own if name in asked and own[name] != asked[name]]
+            if others:
+                name = _property(view, "" if CONVERTER in others else others[0])
+                text = f"{topic}: {key} was written with another {name} than is configured; "
+                if CONVERTER in others and converters.registers(own[CONVERTER]):
+                    text += f"{own[CONVERTER]} needs a registry, so {given} reads such objects"
+                else:
+                    text += "objects that say so are read as written"
+                warnings.append(("own_converter", text))
+    return warnings
+
+
+def _property(view: View, option: str) -> str:
+    """Return the property of what a part of the records is written with."""
+    converter = "key.converter" if view is View.KEY else "value.converter"
+    return option if option.startswith("format.") else ".".join(filter(None, (converter, option)))
 
 
 def splittable(heads: Heads, where: TopicPartition, sets: Sequence[FileSet]) -> list[KbackupError]:

@@ -409,8 +409,10 @@ class _TopicPlanner:
         if of.targets(source)[0] != self._copy.target:
             return
         self._refusals += of.gone(self._copy)
-        warnings, refusals = checks.unconvertible(source, self._sets, wiring.reading(of.settings))
+        reading = wiring.reading(of.settings)
+        warnings, refusals = checks.unconvertible(source, self._sets, reading)
         self._warnings += warnings
+        self._warnings += checks.written_otherwise(of.inventory.heads, source, self._sets, reading)
         self._refusals += refusals
         self._warnings += checks.not_stored(
             source,

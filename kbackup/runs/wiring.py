@@ -236,6 +236,7 @@ def reading(settings: Settings) -> ReadOptions:
             View.KEY: settings.key_converter_properties,
             View.VALUE: settings.value_converter_properties,
         },
+        frozenset(settings.unasked_converters),
         file_headers=settings.file_metadata_headers_enable,
         envelope=_envelope(settings),
     )

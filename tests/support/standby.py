@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from backup_samples import Backup
@@ -94,7 +95,7 @@ class Standby:
     def follow(
         self, happens: Callable[[int], bool | None], *,
         agree: Callable[[str], bool] | None = None, store: StoreSettings | None = None,
-        properties: Mapping[str, str] = NO_PROPERTIES, **options: Any,
+        properties: Mapping[str, str] = NO_PROPERTIES, files: Sequence[Path] = (), **options: Any,
     ) -> dict[str, Any]:  # fmt: skip
         """Follow until *happens* returns False before a look; return the summary."""
         given = {
@@ -103,7 +104,7 @@ class Standby:
         }  # fmt: skip
         extra = [f"{name}={value}" for name, value in properties.items()]
         settings = loading.load(
-            "restore", options=given, files=(), environ={}, extra=extra
+            "restore", options=given, files=files, environ={}, extra=extra
         ).settings  # fmt: skip
         stop = Stop()
         ticks = Ticks(self.time, happens, stop)

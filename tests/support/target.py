@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -341,6 +342,7 @@ class Restoring:
     entries: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
     pace: Pace | None = None  # how fast it writes
     identity: BackupIdentity | None = None  # which backup it is; None for what its address says
+    files: Sequence[Path] = ()  # of its configuration
 
     @property
     def store(self) -> Store:
@@ -354,7 +356,7 @@ class Restoring:
             options={
                 "bootstrap_servers": "-", "s3_bucket_name": "b", "rename": "copy_of_$0", **options
             },
-            files=(),
+            files=self.files,
             environ={},
             extra=[f"{name}={value}" for name, value in self.properties.items()],
         ).settings  # fmt: skip
