@@ -24,7 +24,7 @@ from kbackup.events import Event, to_json
 from kbackup.formats import FormatOptions
 from kbackup.formats.log import LogFormat
 from kbackup.inspect.ddl import statements
-from kbackup.inspect.query import answered, ask, check_reads, needed
+from kbackup.inspect.query import answered, ask, check_reads, needed, number_of_rows
 from kbackup.inspect.source import BackupSource
 from kbackup.kafka import (
     Acl,
@@ -134,6 +134,7 @@ __all__ = [
     "ivy_jar",
     "loading",
     "needed",
+    "number_of_rows",
     "partitions_of",
     "read_groups",
     "restore_groups",

@@ -19,6 +19,7 @@ from tests.integration.product import (
     find_jvm,
     loading,
     needed,
+    number_of_rows,
     session,
     statements,
 )
@@ -67,6 +68,21 @@ def test_a_query_opens_only_what_its_conditions_leave(
 
     assert (7, True) == (whole.value.exit_code, damaged in whole.value.what)
     assert [{"partition": 0, "n": 18, "top": '{"n":29}'}] == rows.to_pylist()
+
+
+def test_what_the_ledger_counts_is_what_spark_counts(spark: Any, tmp_path: Path) -> None:
+    """The command does not start Spark for it: name, type and number are the same."""
+    backup = Backup.in_folder(tmp_path)
+    found = found_in(backup, backup.put("orders", 0, range(10), range(10, 25)))
+
+    for sql, name in (
+        ("select count(*) from orders", "count(1)"),
+        ("select count(*) n from orders", "n"),
+    ):
+        rows = ask(sql, found, EngineSettings(), spark.newSession).rows
+        assert (told := number_of_rows("orders", found, name)) is not None
+        assert rows.to_pylist() == told.rows.to_pylist()
+        assert rows.schema.types == told.rows.schema.types
 
 
 @pytest.mark.nightly

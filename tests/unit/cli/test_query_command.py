@@ -14,6 +14,7 @@ from kbackup.records import TopicPartition
 from kbackup.spark import engine
 from kbackup.spark.java import Jvm
 from tests.support.invoked import invoke
+from tests.support.ledgers import backup_with_ledger
 
 COUNTED = [Counted(TopicPartition("orders", at), 0, 1, 1) for at in range(2)]
 
@@ -34,3 +35,71 @@ def test_what_was_not_read_is_said_beside_the_answer(
 
     said = [line for line in result.stderr.splitlines() if "2 records in 2 objects" in line]
     assert (0, '{"n": 2}\n', 0 if quiet else 1) == (result.code, result.stdout, len(said))
+
+
+class SparkStartedError(Exception):
+    """A query has asked for Spark."""
+
+
+@pytest.fixture
+def sparkless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark is not to be started."""
+
+    def started(_: object) -> None:
+        raise SparkStartedError
+
+    monkeypatch.setattr("kbackup.cli.restore.find_jvm", lambda: Jvm("nowhere"))
+    monkeypatch.setattr(engine, "session", started)
+
+
+@pytest.mark.usefixtures("sparkless")
+@pytest.mark.parametrize(
+    ("sql", "name"),
+    [
+        ("select count(*) from orders", "count(1)"),
+        (" SELECT COUNT( * )\n  FROM `orders` ; ", "count(1)"),
+        ("select count(*) as n from orders", "n"),
+        ("select count(*) n from orders", "n"),
+    ],
+)
+def test_a_count_that_the_ledger_knows_starts_no_spark(tmp_path: Path, sql: str, name: str) -> None:
+    """That takes longer than all else of such a query."""
+    backup_with_ledger(range(3), range(3, 10), into=Backup.in_folder(tmp_path))
+
+    asked = invoke("restore", "query", sql, "--json", "--store-url", f"file://{tmp_path}")
+
+    assert (0, f'{{"{name}": 10}}\n') == (asked.code, asked.stdout)
+
+
+@pytest.mark.usefixtures("sparkless")
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select count(*) from orders where offset > 3",
+        "select count(*), max(offset) from orders",
+        "select count(*) from orders limit 0",
+        "select count(value) from orders",
+        "select count(*) from ORDERS",
+        "select count(*) from orders -- all",
+        "select count(*) from from orders",
+    ],
+)
+def test_another_query_is_for_spark(tmp_path: Path, sql: str) -> None:
+    """Also one that says the same in other words."""
+    backup_with_ledger(range(3), into=Backup.in_folder(tmp_path))
+
+    asked = invoke("restore", "query", sql, "--store-url", f"file://{tmp_path}")
+
+    assert "SparkStartedError" in asked.stderr
+
+
+@pytest.mark.usefixtures("sparkless")
+def test_a_count_of_what_no_ledger_knows_is_for_spark(tmp_path: Path) -> None:
+    """Overlapping objects have to be read."""
+    backup_with_ledger(range(5), range(3, 10), into=Backup.in_folder(tmp_path))
+
+    asked = invoke(
+        "restore", "query", "select count(*) from orders", "--store-url", f"file://{tmp_path}"
+    )
+
+    assert "SparkStartedError" in asked.stderr
