@@ -1,5 +1,6 @@
 """The positions of a group whose broker accepts connections and answers nothing."""
 
+import atexit
 import socket
 import time
 from collections.abc import Iterator
@@ -19,7 +20,8 @@ from tests.support.raw_commit import commit_as_others_do
 WHERE = TopicPartition("orders", 0)
 
 _FROZEN = socket.create_server(("127.0.0.1", 0))
-"""Never closed: a client that still waits when its test is over would complain for ever."""
+"""Closed at the end: a client that still waits when its test is over would complain for ever."""
+atexit.register(_FROZEN.close)
 
 
 @pytest.fixture
