@@ -5,13 +5,14 @@ it stand the words all stages share: `TopicPartition`, `TopicIdentity`, `Span`, 
 known of the records in one object.
 """
 
+import hashlib
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum, IntEnum
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -245,6 +246,47 @@ class Rotation:
         except (KeyError, ValueError):
             return None
         return cls(Span(start, end), files) if 0 <= start <= end and files > 0 else None
+
+
+class ColumnsDigest:
+    """A digest of rows that come some at a time; how they are split does not show in it.
+
+    Each column is a stream of bytes with a SHA-256 of its own.
+
+    Attributes:
+        METHOD: What a digest of this kind begins with; others are not comparable with it.
+        COLUMNS: How many columns there are.
+    """
+
+    METHOD: ClassVar[str]
+    COLUMNS: ClassVar[int]
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._columns = [hashlib.sha256(usedforsecurity=False) for _ in range(self.COLUMNS)]
+
+    def _take(self, rows: int, columns: Iterable[memoryview]) -> None:
+        """Take the bytes that each column has of so many more rows."""
+        for digest, column in zip(self._columns, columns, strict=True):
+            digest.update(column)
+        self._rows += rows
+
+    @property
+    def text(self) -> str:
+        """The digest of all that was taken, behind its method."""
+        found = hashlib.sha256(self._rows.to_bytes(8, "little"), usedforsecurity=False)
+        for digest in self._columns:
+            found.update(digest.digest())
+        return self.METHOD + found.hexdigest()
+
+
+def bytes_of(numbers: pa.Array) -> memoryview:
+    """Return numbers, none of them null, as they are in memory: little-endian."""
+    if not len(numbers):
+        return memoryview(b"")
+    width = numbers.type.bit_width // 8
+    start = numbers.offset * width
+    return memoryview(numbers.buffers()[1]).cast("B")[start : start + len(numbers) * width]
 
 
 def record_bytes(batch: pa.RecordBatch) -> pa.Int64Array:

@@ -5,7 +5,6 @@ memory than some `PIECE_BYTES` and one record of the largest size allowed.
 """
 
 import ctypes
-import hashlib
 import struct
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from kbackup.batches import (
 )
 from kbackup.batches.native import DATA, PIECE, Columns, Measured
 from kbackup.batches.plain import Fault, Piece, Rest
-from kbackup.records import NO_TIMESTAMP, SCHEMA, Facts, Span
+from kbackup.records import NO_TIMESTAMP, SCHEMA, ColumnsDigest, Facts, Span, bytes_of
 
 PIECE_BYTES: Final = 4 * 2**20
 """Rows are passed on when their batches have this many bytes, decompressed..."""
@@ -457,22 +456,18 @@ def _unsnapped(data: memoryview, most: int) -> pa.Buffer:
     return pa.Codec("snappy").decompress(data, size)
 
 
-METHOD: Final = "b1:"
-"""What a digest of batches begins with; that of records is `kbackup.pipeline.rows`'s."""
-
 _COLUMNS: Final = ("last_delta", "count", "base_timestamp", "max_timestamp", "records_crc")
 
 
-class BatchesDigest:
+class BatchesDigest(ColumnsDigest):
     """Of batches that come some at a time.
 
     It depends on the batches and their order, not on their offsets: a copy elsewhere has others.
     Of the records it has the CRC32C, as they are stored: it tells damage, not forgery.
     """
 
-    def __init__(self) -> None:
-        self._batches = 0
-        self._columns = [hashlib.sha256(usedforsecurity=False) for _ in (*_COLUMNS, "kind")]
+    METHOD = "b1:"
+    COLUMNS = len(_COLUMNS) + 1
 
     def add(self, batches: Batches) -> None:
         """Take the next ones."""
@@ -480,20 +475,7 @@ class BatchesDigest:
         kind = pa.scalar(CODEC_BITS | APPEND_TIME, pa.int16())
         columns = [*(headers[name] for name in _COLUMNS)]
         columns.append(pc.bit_wise_and(headers["attributes"], kind))
-        for stream, column in zip(self._columns, columns, strict=True):
-            width = column.type.bit_width // 8
-            start = column.offset * width
-            data = memoryview(column.buffers()[1]).cast("B") if len(column) else memoryview(b"")
-            stream.update(data[start : start + len(column) * width])
-        self._batches += len(batches)
-
-    @property
-    def text(self) -> str:
-        """The digest of all that was added, behind its method."""
-        found = hashlib.sha256(self._batches.to_bytes(8, "little"), usedforsecurity=False)
-        for stream in self._columns:
-            found.update(stream.digest())
-        return METHOD + found.hexdigest()
+        self._take(len(batches), map(bytes_of, columns))
 
 
 @dataclass(slots=True)

@@ -8,20 +8,19 @@ other, by their first offsets.  To keep the records of each key in order, all fi
 cut begin before its tombstones do, and no value in it follows a tombstone of its own key.
 """
 
-import hashlib
 import itertools
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.errors import BadRecordError
 from kbackup.naming import View
-from kbackup.records import Bad, Column, Schema, TopicPartition
+from kbackup.records import Bad, Column, ColumnsDigest, Schema, TopicPartition, bytes_of
 
 _DO: Final = (
     "correct what writes such records, or have them left out: errors.tolerance=all in a sink, "
@@ -328,76 +327,44 @@ _NO_TIME: Final = -(2**63)
 _OFFSET: Final = struct.Struct("<i")
 
 
-class RecordsDigest:
+class RecordsDigest(ColumnsDigest):
     """The digest of records that come one batch after the other, whatever file holds them.
 
     It depends on the records and their order, not on how they are split into batches, nor on their
-    offsets: a copy elsewhere has others.  Each part of the records is a stream of bytes with a
-    SHA-256 of its own, fed from the columns as they are: nothing is done for each record.
-    ``docs/reference/storage-format.md`` says it in full.
-
-    Attributes:
-        METHOD: What a digest of this kind begins with; others are not comparable with it.
+    offsets: a copy elsewhere has others.  It is fed from the columns as they are: nothing is done
+    for each record.  ``docs/reference/storage-format.md`` says it in full.
     """
 
-    METHOD: ClassVar = "r1:"
-
-    def __init__(self) -> None:
-        self._records = 0
-        self._columns = [hashlib.sha256(usedforsecurity=False) for _ in range(3)]
-        self._texts = [_Texts() for _ in range(4)]
+    METHOD = "r1:"
+    COLUMNS = 11
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows of ``records.SCHEMA``."""
-        if not len(batch):
-            return
-        headers = batch["headers"]
-        columns = batch["timestamp"], batch["timestamp_type"], headers.value_lengths()
-        for stream, column in zip(self._columns, columns, strict=True):
-            stream.update(_bytes(column, _NO_TIME))
-        flat = headers.flatten()  # of these rows only, where the batch is a slice
-        texts = batch["key"], batch["value"], flat.field("key"), flat.field("value")
-        for each, column in zip(self._texts, texts, strict=True):
-            each.add(column)
-        self._records += len(batch)
-
-    @property
-    def text(self) -> str:
-        """The digest of all that was added, behind its method."""
-        found = hashlib.sha256(self._records.to_bytes(8, "little"), usedforsecurity=False)
-        for stream in self._columns:
-            found.update(stream.digest())
-        for each in self._texts:
-            found.update(each.lengths.digest() + each.bytes.digest())
-        return self.METHOD + found.hexdigest()
+        if len(batch):
+            self._take(len(batch), _streams(batch))
 
 
-class _Texts:
-    """Of a column of bytes or strings: their lengths, and they themselves."""
-
-    def __init__(self) -> None:
-        self.lengths = hashlib.sha256(usedforsecurity=False)
-        self.bytes = hashlib.sha256(usedforsecurity=False)
-
-    def add(self, column: pa.Array) -> None:
-        if not len(column):
-            return
-        self.lengths.update(_bytes(pc.binary_length(column), _NULL))
-        if column.null_count:
-            column = column.drop_null()  # the place of a null may hold bytes
-        _, offsets, data = column.buffers()
-        start, end = (
-            _OFFSET.unpack_from(offsets, _OFFSET.size * at)[0]
-            for at in (column.offset, column.offset + len(column))
-        )
-        if start < end:
-            self.bytes.update(memoryview(data)[start:end])
+def _streams(batch: pa.RecordBatch) -> Iterator[memoryview]:
+    """Yield what a digest takes of rows, a column after the other."""
+    headers = batch["headers"]
+    yield bytes_of(pc.fill_null(batch["timestamp"], _NO_TIME))
+    yield bytes_of(batch["timestamp_type"])
+    yield bytes_of(headers.value_lengths())
+    flat = headers.flatten()  # of these rows only, where the batch is a slice
+    for texts in (batch["key"], batch["value"], flat.field("key"), flat.field("value")):
+        yield bytes_of(pc.fill_null(pc.binary_length(texts), _NULL))
+        yield _content(texts)
 
 
-def _bytes(numbers: pa.Array, null: int) -> memoryview:
-    """Return *numbers*, *null* for a null, as they are in memory: little-endian."""
-    if numbers.null_count:
-        numbers = pc.fill_null(numbers, null)
-    width = numbers.type.bit_width // 8
-    start = numbers.offset * width
-    return memoryview(numbers.buffers()[1])[start : start + len(numbers) * width]
+def _content(texts: pa.Array) -> memoryview:
+    """Return bytes or strings one after the other."""
+    if texts.null_count:
+        texts = texts.drop_null()  # the place of a null may hold bytes
+    if not len(texts):
+        return memoryview(b"")
+    _, offsets, data = texts.buffers()
+    start, end = (
+        _OFFSET.unpack_from(offsets, _OFFSET.size * at)[0]
+        for at in (texts.offset, texts.offset + len(texts))
+    )
+    return memoryview(data)[start:end] if start < end else memoryview(b"")

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import formats
-from kbackup.batches.decoding import METHOD as OF_BATCHES
 from kbackup.batches.decoding import BatchesDigest
 from kbackup.catalog.claims import Checked, sha256_of, splits
 from kbackup.catalog.ledger.rows import Entry, PartitionLedger
@@ -231,7 +230,7 @@ class _Check:
         told = self._with_digest(known)
         own = RecordsDigest.METHOD
         digest = RecordsDigest() if any(has_method(one.digest, own) for one in told) else None
-        if any(has_method(one.digest, OF_BATCHES) for one in told):
+        if any(has_method(one.digest, BatchesDigest.METHOD) for one in told):
             watched.digests(self.reading)
         self._read(watched, digest)
         said = None if head is None else head.metadata.get("sha256")
@@ -329,7 +328,7 @@ class _Check:
         Rows of values do not give back all that was in Kafka.
         """
         told = (self.unit.stored, known) if self.unit.files.is_whole else ()
-        methods = RecordsDigest.METHOD, OF_BATCHES
+        methods = RecordsDigest.METHOD, BatchesDigest.METHOD
         return [one for one in told if one is not None and has_method(one.digest, methods)]
 
     def _compare(self, told: Sequence[Facts], digests: Collection[str]) -> bool:
