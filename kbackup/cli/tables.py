@@ -497,7 +497,10 @@ TRANSLATED: Final = (
 
 VERIFIED: Final = (
     Column("topic", itemgetter(0), is_whole=True),
-    *of_texts({"topic": False, "p": True, "objects": True, "records": True, "result": False})[1:],
+    Column("p", itemgetter(1), is_number=True),
+    Column("objects", itemgetter(2), is_number=True),
+    Column("records", itemgetter(3), is_number=True),
+    Column("result", itemgetter(4)),
 )
 """What verifying objects has shown, in texts."""
 
