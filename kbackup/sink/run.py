@@ -101,7 +101,6 @@ class SinkRun:
         plan = make_plan(
             frame.settings, cluster, store, frame.environment.clock, backup=frame.backup
         )
-        self._open(store)
         self._report(plan, cluster)
         self._create_letters(cluster, only_validate=True)
         routes = wiring.routes(frame.settings)
@@ -176,7 +175,8 @@ class SinkRun:
             self._frame.environment,
             self._frame.layout,
         )
-        self._open(store)
+        routes, run = wiring.routes(settings), self._frame.run
+        self._ledger = RunLedger(store, layout, run, environment.clock, routes)
         captures = GroupCaptures(self._frame, store, self._account)
         bundle = AccessCapture(self._frame, store, self._account)
         captures.take(cluster, waits=not settings.follow)  # before the plan asks for end offsets
@@ -207,15 +207,9 @@ class SinkRun:
         if not settings.follow and not self._frame.stop.is_set():
             bundle.take()
         self._fold(store)
-        routes = wiring.routes(settings)
         with self._account.lock:
             topics = {routes.topic(row.report.where.topic) for row in self._account.rows()}
         schemas.report(self._schemas, store, layout, topics, self._summary)
-
-    def _open(self, store: Store) -> None:
-        frame = self._frame
-        routes = wiring.routes(frame.settings)
-        self._ledger = RunLedger(store, frame.layout, frame.run, frame.environment.clock, routes)
 
     def _report(self, plan: SinkPlan, cluster: Cluster) -> None:
         """Open the account of what is planned, and report it."""
