@@ -1,7 +1,7 @@
 """The account of a sink's run: rows of its summary and of the ledger, and what is told of it."""
 
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -469,17 +469,17 @@ class RunLedger:
         }
         due = dict.fromkeys(new) | left_out
         added_to = {self._routes.topic(unit.where.topic) for unit in plan.units()} - {*new}
-        left: defaultdict[str, dict[int, tuple[TopicPartition, int]]] = defaultdict(dict)
-        for at in plan.partitions:
-            stored, offset = stored_as.get(at.where.topic), at.left_at
-            if stored is None or offset is None:
-                continue
-            # what compaction has taken since is in such objects alone
-            if _is_compacted(settings.get(at.where.topic), known.topics.get(stored)) is False:
-                left[stored][at.where.partition] = at.where, offset
+        # what compaction has taken since is in such objects alone
+        left = {
+            self._routes(at.where): (at.where, at.left_at)
+            for at in plan.partitions
+            if at.left_at is not None
+            and (stored := stored_as.get(at.where.topic)) is not None
+            and _is_compacted(settings.get(at.where.topic), known.topics.get(stored)) is False
+        }
         side_by_side(lambda topic: self._stream(topic).check_version(), added_to)
         bounded = side_by_side(
-            lambda name: self._enter(name, due[name], reading, cluster, left.get(name, {})), due
+            lambda name: self._enter(name, due[name], reading, cluster, left), due
         )
         found = set[TopicPartition]().union(*bounded)
         configs = cluster.topic_config(names, overridden_only=True)
@@ -535,13 +535,14 @@ class RunLedger:
         keys: Collection[str] | None,
         reading: ReadOptions,
         cluster: Cluster,
-        left: Mapping[int, tuple[TopicPartition, int]],
+        left: Mapping[TopicPartition, tuple[TopicPartition, int]],
     ) -> set[TopicPartition]:
         """Enter those objects of a topic; None for all that are there.
 
         Args:
-            left: Partitions whose group another tool has left at an offset.  What begins up to
-                there is of this topic's log: Kafka forgets the offsets of a deleted topic.
+            left: By the names under which they are stored, partitions whose group another tool has
+                left at an offset.  What begins up to there is of this topic's log: Kafka forgets
+                the offsets of a deleted topic.
 
         Returns:
             The partitions of those objects.
@@ -549,9 +550,11 @@ class RunLedger:
         found = listing.list_backup(self._store, self._layout, reading.formats, topics=[topic])
         rows = listed(self._store, found, topic, keys)
         others = {
-            row.key: left[row.partition][0]
+            row.key: left[at][0]
             for row in rows
-            if row.last is None and row.partition in left and row.first <= left[row.partition][1]
+            if (at := TopicPartition(topic, row.partition)) in left
+            and row.last is None
+            and row.first <= left[at][1]
         }
         ends = cluster.ends(sorted({*others.values()})) if others else {}
         if rows:
