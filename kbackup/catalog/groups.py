@@ -11,7 +11,7 @@ hours, and of older ones the last of each hour, day, then week.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import chain, product
 from typing import Final
 
 import pyarrow as pa
@@ -208,62 +208,65 @@ def captures(contents: Contents, until_ms: int | None = None) -> Captures:
     rows = contents.rows
     if until_ms is not None:
         rows = rows.filter(pc.less_equal(rows["taken"], until_ms))
-    heads: dict[_Part, GroupEntry] = {}
-    since: dict[str, int] = {}
-    for one in rows_of(GroupEntry, rows.filter(pc.equal(rows["kind"], TOPIC))):
-        part = one.topic, one.partition, one.groups
-        heads[part] = max(heads.get(part, one), one, key=_order)
-        since[one.topic] = min(since.get(one.topic, one.taken), one.taken)
-    own = _in_force(heads)
-    taken = pa.array(sorted({one.taken for found in own.values() for one in found}), pa.int64())
-    rows = rows.filter(pc.is_in(rows["taken"], taken))
-    names = pc.unique(rows["group"].drop_null()).to_pylist()
-    matched = dict[str, frozenset[str]]()
-    at: defaultdict[tuple[str, int | None], list[GroupEntry]] = defaultdict(list)
-    for found in own.values():
-        for one in found:
-            at[one.topic, one.partition].append(one)
-            if one.groups is not None and one.groups not in matched:
-                matched[one.groups] = frozenset(matching(names, one.groups, "groups"))
-    offsets: defaultdict[str, list[GroupEntry]] = defaultdict(list)
-    unsettled: defaultdict[str, dict[TopicPartition, str]] = defaultdict(dict)
-    for one in rows_of(GroupEntry, rows.filter(pc.not_equal(rows["kind"], TOPIC))):
+    return Captures(_InForce(rows).captures(), damage)
+
+
+class _InForce:
+    """The captures that no later one of at least the same partitions and groups replaces."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        newest: dict[tuple[str, int | None, str | None], GroupEntry] = {}
+        self._since: dict[str, int] = {}
+        for one in rows_of(GroupEntry, rows.filter(pc.equal(rows["kind"], TOPIC))):
+            part = one.topic, one.partition, one.groups
+            newest[part] = max(newest.get(part, one), one, key=_order)
+            self._since[one.topic] = min(self._since.get(one.topic, one.taken), one.taken)
+        self._heads: defaultdict[tuple[str, int | None], list[GroupEntry]] = defaultdict(list)
+        for (topic, partition, pattern), one in newest.items():
+            wider = product((topic,), {None, partition}, {None, pattern})
+            if all(_order(newest.get(part, one)) <= _order(one) for part in wider):
+                self._heads[topic, partition].append(one)
+        every = [*chain(*self._heads.values())]
+        taken = pa.array(sorted({one.taken for one in every}), pa.int64())
+        is_said = pc.and_(pc.not_equal(rows["kind"], TOPIC), pc.is_in(rows["taken"], taken))
+        self._rows = rows.filter(is_said)
+        names = pc.unique(self._rows["group"].drop_null()).to_pylist()
+        self._groups = {
+            pattern: frozenset(matching(names, pattern, "groups"))
+            for pattern in {one.groups for one in every if one.groups is not None}
+        }
+
+    def captures(self) -> dict[str, TopicCapture]:
+        """Return what they say, by topic."""
+        heads: defaultdict[str, list[GroupEntry]] = defaultdict(list)
+        for (topic, _), found in self._heads.items():
+            heads[topic] += found
+        said: defaultdict[tuple[str, str], list[GroupEntry]] = defaultdict(list)
+        for one in rows_of(GroupEntry, self._rows):
+            if self._has(one):
+                said[one.topic, one.kind].append(one)
+        return {
+            name: TopicCapture(
+                replace(max(found, key=_order), is_complete=all(one.is_complete for one in found)),
+                self._since[name],
+                tuple(sorted(said[name, OFFSET], key=_place)),
+                {one.where: one.why or "" for one in said[name, UNSETTLED]},
+            )
+            for name, found in heads.items()
+        }
+
+    def _has(self, row: GroupEntry) -> bool:
+        """Whether a row is of the latest that looked at its partition and group."""
         looked = (
-            head
-            for head in (*at[one.topic, one.partition], *at[one.topic, None])
-            if one.group is None or head.groups is None or one.group in matched[head.groups]
+            _order(head)
+            for head in (*self._heads[row.topic, row.partition], *self._heads[row.topic, None])
+            if row.group is None or head.groups is None or row.group in self._groups[head.groups]
         )
-        head = max(looked, key=_order, default=None)
-        if head is None or _order(one) != _order(head):
-            continue
-        if one.kind == OFFSET:
-            offsets[one.topic].append(one)
-        elif one.kind == UNSETTLED:
-            unsettled[one.topic][one.where] = one.why or ""
-    newest = {
-        name: TopicCapture(
-            replace(max(found, key=_order), is_complete=all(one.is_complete for one in found)),
-            since[name],
-            tuple(sorted(offsets[name], key=lambda row: (row.group or "", row.partition or 0))),
-            unsettled[name],
-        )
-        for name, found in own.items()
-    }
-    return Captures(newest, damage)
+        return _order(row) == max(looked, default=None)
 
 
-_Part = tuple[str, int | None, str | None]
-"""A topic, a partition or None for all, and the pattern of groups or None for all."""
-
-
-def _in_force(heads: Mapping[_Part, GroupEntry]) -> dict[str, list[GroupEntry]]:
-    """Return the captures of each topic that no later one of at least the same replaces."""
-    own: defaultdict[str, list[GroupEntry]] = defaultdict(list)
-    for (topic, partition, pattern), one in heads.items():
-        wider = product((topic,), {None, partition}, {None, pattern})
-        if all(_order(heads.get(part, one)) <= _order(one) for part in wider):
-            own[topic].append(one)
-    return own
+def _place(row: GroupEntry) -> tuple[str, int]:
+    return row.group or "", row.partition or 0
 
 
 def _order(row: GroupEntry) -> tuple[int, int, str]:
