@@ -121,10 +121,10 @@ class Span:
         return self.start_offset <= offset < self.end_offset
 
 
-Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
+_T = TypeVar("_T", pa.RecordBatch, pa.Table)
 
 
-def replaced(rows: Rows, name: str, column: pa.Array | pa.ChunkedArray) -> Rows:
+def replaced(rows: _T, name: str, column: pa.Array | pa.ChunkedArray) -> _T:
     """Return rows with another column in place of one."""
     at = rows.schema.get_field_index(name)
     return rows.set_column(at, rows.schema.field(at), column)

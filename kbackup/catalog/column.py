@@ -240,10 +240,10 @@ def keeps_schemas(form: str) -> bool:
     return formats.by_name(form).traits.needs_schema
 
 
-Rows = TypeVar("Rows")
+_T = TypeVar("_T")
 
 
-def named(batches: Iterator[Rows], file: BackupFile) -> Iterator[Rows]:
+def named(batches: Iterator[_T], file: BackupFile) -> Iterator[_T]:
     """Put the object's key into errors of its format, which does not know it."""
     try:
         yield from batches
