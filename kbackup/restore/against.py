@@ -23,7 +23,7 @@ from kbackup.errors import DiffersError, KbackupError, RefusedError, counted, so
 from kbackup.records import Span, TopicPartition, replaced
 from kbackup.restore.job import RestoreJob, has_batches
 from kbackup.restore.restored import (
-    LeftOut,
+    NotRestored,
     Restored,
     RestoredPartition,
     removed_since,
@@ -98,7 +98,7 @@ def target_task(
 def _compared(
     job: RestoreJob, unit: TargetUnit, store: Store, target: Iterable[pa.RecordBatch]
 ) -> UnitCompared:
-    of, left = unit.of, LeftOut()
+    of, left = unit.of, NotRestored()
     backup = _behind(written(store, job, of, unit.window, unit.offsets, left), unit.expired)
     mine = (of.as_kept(batch) for batch in backup)
     there = _behind(target, unit.removed) if len(unit.target) else ()

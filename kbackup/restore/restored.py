@@ -344,7 +344,7 @@ def removed_since(inventory: Inventory, of: RestoredPartition) -> Sequence[FileS
 
 
 @dataclass(slots=True)
-class LeftOut:
+class NotRestored:
     """What a restore that goes on at damage has left out: objects, by their ids, and records."""
 
     objects: set[str] = field(default_factory=set)
@@ -357,7 +357,7 @@ def written(
     of: RestoredPartition,
     window: Window,
     offsets: Span,
-    left: LeftOut,
+    left: NotRestored,
 ) -> Iterator[pa.RecordBatch]:
     """Yield what a restore has written, as it was written, each with its offset of the backup.
 

@@ -38,7 +38,7 @@ from kbackup.records import NO_TIMESTAMP, Span, TopicIdentity, TopicPartition
 from kbackup.restore.job import RestoreJob
 from kbackup.restore.restored import (
     BY_HAND,
-    LeftOut,
+    NotRestored,
     Restored,
     RestoredPartition,
     end_of_written,
@@ -96,7 +96,7 @@ class Translator:
         self._gone: dict[TopicPartition, Sequence[Span]] = {}
         self._reader: Reader | None = None
         self._stored = self._there = _NOTHING
-        self.left = LeftOut()
+        self.left = NotRestored()
 
     def close(self) -> None:
         """Leave the cluster."""

@@ -131,7 +131,7 @@ INTOLERANT: Final = ErrorPolicy()
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class RecordsLeftOut:
     """What one cut lacks.
 
     Attributes:
@@ -253,13 +253,13 @@ class Rejects:
         if self.letters is not None:
             self.letters.flush()
 
-    def before(self, offset: int) -> LeftOut:
+    def before(self, offset: int) -> RecordsLeftOut:
         """Return what was left out before *offset*, once."""
         bad = joined(Span(at, at + 1) for at in self._bad if at < offset)
         nulls = sum(at < offset for at in self._nulls)
         self._bad = [at for at in self._bad if at >= offset]
         self._nulls = [at for at in self._nulls if at >= offset]
-        return LeftOut(bad, nulls, self._filtered.before(offset))
+        return RecordsLeftOut(bad, nulls, self._filtered.before(offset))
 
     def _error(self, bad: BadRecord) -> BadRecordError:
         return bad.error(self.where, is_secret=self.policy.is_secret)

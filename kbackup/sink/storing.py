@@ -28,7 +28,7 @@ from kbackup.runs.position import Done, SinkPosition
 from kbackup.runs.report import SPANS_MOST, OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.keep import UploadDates, keep, keep_indexed, point
-from kbackup.sink.rejects import LeftOut
+from kbackup.sink.rejects import RecordsLeftOut
 from kbackup.sink.schemas import SchemaKeeper
 from kbackup.sink.start import Again
 from kbackup.spark.channel import TaskChannel
@@ -60,7 +60,7 @@ class ClosedFileSet:
     files: tuple[ClosedFile, ...]
     next_offset: int
     bytes_read: int
-    left_out: LeftOut
+    left_out: RecordsLeftOut
 
     def size(self, spool_bytes: int) -> int:
         """Return what they hold in memory, at most *spool_bytes* each."""
