@@ -388,14 +388,14 @@ class Following:
             is_news = self._asides.add(place, failures, self._now(), random.random())  # noqa: S311  (spreads retries)
             self._remarks.stand(place, failures)
         if is_news:
-            self._remarks.set_aside(place, failures[0])
+            self._remarks.aside(place, failures[0])
 
     def _take_up(self, place: Subject) -> None:
         with self._account.lock:
             was_aside = self._asides.remove(place)
             self._remarks.stand(place, ())
         if was_aside:
-            self._remarks.goes_on(place)
+            self._remarks.aside(place, None)
 
 
 RENEW_S: Final = 86_400.0

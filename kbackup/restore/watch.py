@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import RLock
-from typing import Any, Final
+from typing import Final
 
 from kbackup.catalog.ledger.rows import PartitionLedger
 from kbackup.catalog.listing import BackupFile, Catalog, FileSet
@@ -22,7 +22,7 @@ from kbackup.restore.checks import APPEND_TIME
 from kbackup.restore.plan import PlannedTopic
 from kbackup.restore.progress import skipped
 from kbackup.restore.resume import LEFT_OUT
-from kbackup.runs.following import Subject
+from kbackup.runs.following import Subject, aside_told, place_of
 from kbackup.runs.known import BackupState
 from kbackup.runs.report import Summary
 
@@ -78,7 +78,7 @@ class Remarks:
             fresh = [key for key in mine if key not in remarks]
             for key in fresh:
                 of = {} if keys is None else {"key": keys[key[3]]}
-                remarks[key] = self._event(key[2], key[3], of)
+                remarks[key] = Warned(key[2], key[3], of, run=self._summary.run)
         for key in fresh:
             self._tell(remarks[key])
         return bool(fresh)
@@ -89,15 +89,9 @@ class Remarks:
             if number:
                 self._summary.skipped[reason] = number
 
-    def set_aside(self, place: Subject, failure: Issue) -> None:
-        """Report that *place* is set aside, and why."""
-        text = f"{str(place) or 'the restore'} is set aside: {failure}"
-        self._tell(self._event("set_aside", text, _placed(place)))
-
-    def goes_on(self, place: Subject) -> None:
-        """Report that *place* is no longer set aside."""
-        what = f"{place}: the restore" if place else "the restore"
-        self._tell(self._event("goes_on", f"{what} goes on", _placed(place)))
+    def aside(self, place: Subject, failure: Issue | None) -> None:
+        """Report that *place* is set aside, and why, or where nothing fails that it goes on."""
+        self._tell(aside_told("restore", place, failure, self._summary.run))
 
     def stand(self, place: Subject, failures: Sequence[Issue]) -> None:
         """Put into the summary why *place* is set aside: that is the reason of the exit code.
@@ -106,19 +100,10 @@ class Remarks:
         """
         standing = self._summary.standing
         for number, failure in enumerate(failures):
-            standing["aside", place, number] = failure.at(**_placed(place))
+            standing["aside", place, number] = failure.at(**place_of(place))
         number = len(failures)
         while standing.pop(("aside", place, number), None) is not None:
             number += 1
-
-    def _event(self, code: str, text: str, place: Mapping[str, Any]) -> Warned:
-        return Warned(code, text, place, run=self._summary.run)
-
-
-def _placed(place: Subject) -> Mapping[str, Any]:
-    if isinstance(place, TopicPartition):
-        return place.place
-    return {"topic": place} if place else {}
 
 
 UNENTERED_S: Final = 300.0

@@ -5,13 +5,14 @@ or the store, may be over in a moment; any other, as of a record that cannot be 
 be there: a person has to mend it.  Nothing here talks to a server.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from kbackup.clock import Clock
 from kbackup.errors import Issue, NoSpaceError
+from kbackup.events import Warned
 from kbackup.kafka import LogStartMovedError
 from kbackup.records import TopicPartition
 
@@ -136,3 +137,20 @@ class Asides:
 
 def _topic(place: Subject) -> str:
     return place.topic if isinstance(place, TopicPartition) else place
+
+
+def place_of(place: Subject) -> Mapping[str, Any]:
+    """Return where what is set aside happened: `kbackup.errors.KbackupError.place`."""
+    if isinstance(place, TopicPartition):
+        return place.place
+    return {"topic": place} if place else {}
+
+
+def aside_told(run_of: str, place: Subject, failure: Issue | None, run: str) -> Warned:
+    """Return what a ``backup`` or ``restore`` tells of *place*: it is set aside, or goes on."""
+    all_of = f"the {run_of}"
+    if failure is not None:
+        code, text = "set_aside", f"{place or all_of} is set aside: {failure}"
+    else:
+        code, text = "goes_on", f"{place}: {all_of} goes on" if place else f"{all_of} goes on"
+    return Warned(code, text, place_of(place), run=run)

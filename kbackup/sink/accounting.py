@@ -34,6 +34,7 @@ from kbackup.naming import Layout
 from kbackup.naming.renaming import EXCLUDES_NOTHING, UNROUTED, Asked, Routes
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
+from kbackup.runs.following import aside_told
 from kbackup.runs.known import listed
 from kbackup.runs.locks import Holder, left_to_others
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport, Row, Summary
@@ -300,10 +301,16 @@ _NAMED: Final = 20
 
 
 class News:
-    """Reports events on the screen; what still holds at the end is in the summary too."""
+    """Reports events on the screen; what still holds at the end is in the summary too.
 
-    def __init__(self, settings: Settings, summary: Summary, tell: Tell) -> None:
-        self._settings, self._summary, self._tell = settings, summary, tell
+    That is guarded by *lock*: it is written while the run goes on.
+    """
+
+    def __init__(
+        self, settings: Settings, summary: Summary, lock: threading.RLock, tell: Tell
+    ) -> None:
+        self._settings, self._summary, self._lock, self._tell = settings, summary, lock, tell
+        self._told: set[str] = set()
 
     def start(self, plan: SinkPlan) -> None:
         """Report what the run is going to do, with warnings."""
@@ -402,14 +409,30 @@ class News:
         warned = Warned.about(where, "skipped", text, self._summary.run, offsets=ends)
         self._tell(warned)
 
+    def remark(self, code: str, text: str, skipped: str | None, count: int = 1) -> None:
+        """Put a warning that holds for now into the summary, and report it once.
+
+        *skipped* is the reason by which the summary counts it, None where it does not.
+        """
+        warned = Warned(code, text, {}, run=self._summary.run)
+        with self._lock:
+            self._summary.remarks[code, None] = warned
+            if skipped is not None:
+                self._summary.skipped[skipped] = count
+        if code not in self._told:
+            self._told.add(code)
+            self._tell(warned)
+
+    def take_back(self, code: str, skipped: str | None = None) -> None:
+        """Leave a warning that holds no longer out of the summary."""
+        with self._lock:
+            self._summary.remarks.pop((code, None), None)
+            if skipped is not None:
+                self._summary.skipped.pop(skipped, None)
+
     def standing(self, report: PartitionReport[OfSink]) -> None:
         """Report why a partition is set aside, or that it continues."""
-        where, failure = report.where, report.failure
-        if failure is None:
-            code, text = "goes_on", f"{where}: the backup goes on"
-        else:
-            code, text = "set_aside", f"{where} is set aside: {failure}"
-        self._tell(Warned.about(where, code, text, self._summary.run))
+        self._tell(aside_told("backup", report.where, report.failure, self._summary.run))
 
 
 class RunLedger:

@@ -18,7 +18,6 @@ from kbackup.catalog.groups import GroupEntry
 from kbackup.catalog.ledger.rows import TopicEntry, table
 from kbackup.config.running import NO_GROUPS
 from kbackup.errors import CorruptObjectError, KbackupError, some
-from kbackup.events import Warned
 from kbackup.kafka import NOT_DESCRIBED, SETTLE_S, Cluster, Connection, Group, GroupOffset, Topic
 from kbackup.naming.renaming import matching
 from kbackup.records import TopicPartition
@@ -26,7 +25,7 @@ from kbackup.runs import wiring
 from kbackup.runs.context import RunContext
 from kbackup.runs.position import is_own
 from kbackup.runs.report import OfSink, Row
-from kbackup.sink.accounting import SinkProgress
+from kbackup.sink.accounting import News, SinkProgress
 from kbackup.sink.plan import partitions_of, topics_of_drills
 from kbackup.stores import Store
 
@@ -60,32 +59,6 @@ WITHOUT_OFFSETS: Final = "groups_without_offsets"
 Standing = Mapping[str, Mapping[TopicPartition, GroupOffset]]
 
 
-class _Remarks:
-    """Warnings of a run's summary that hold as long as nobody takes them back."""
-
-    def __init__(self, frame: RunContext, account: SinkProgress) -> None:
-        self._frame, self._account = frame, account
-        self._told: set[str] = set()
-
-    def put(self, code: str, text: str, skipped: str | None, count: int = 1) -> None:
-        """Put a warning that holds for now into the summary, and tell it once."""
-        warned, summary = Warned(code, text, {}, run=self._frame.run), self._frame.summary
-        with self._account.lock:  # the summary is written meanwhile
-            summary.remarks[code, None] = warned
-            if skipped is not None:
-                summary.skipped[skipped] = count
-        if code not in self._told:
-            self._told.add(code)
-            self._frame.tell(warned)
-
-    def take_back(self, code: str, skipped: str | None = None) -> None:
-        """Leave a warning that holds no longer out of the summary."""
-        with self._account.lock:
-            self._frame.summary.remarks.pop((code, None), None)
-            if skipped is not None:
-                self._frame.summary.skipped.pop(skipped, None)
-
-
 @dataclass(frozen=True, slots=True)
 class _Taken:
     """What the cluster has said; it counts once the backup has reached *ends*."""
@@ -106,8 +79,9 @@ class _Taken:
 class GroupCaptures:
     """Takes captures for a run, and stores them once the backup has come so far."""
 
-    def __init__(self, frame: RunContext, store: Store, account: SinkProgress) -> None:
+    def __init__(self, frame: RunContext, store: Store, account: SinkProgress, news: News) -> None:
         self._frame, self._settings, self._account = frame, frame.settings, account
+        self._news = news
         self._kafka: Connection = frame.environment.kafka
         self._store = store
         self._stream = groups.group_stream(store, frame.layout, frame.environment.clock)
@@ -116,7 +90,6 @@ class GroupCaptures:
         self._taken: _Taken | None = None
         self._begun: float | None = None
         self._stored = 0
-        self._remarks = _Remarks(frame, account)
 
     def know(self, sinks: Collection[TopicEntry]) -> None:
         """Learn which groups are those of sinks of this backup."""
@@ -176,13 +149,13 @@ class GroupCaptures:
     def _note_lack(self, *, is_complete: bool) -> None:
         """Say that there may be groups that cannot be seen."""
         if is_complete:
-            self._remarks.take_back(INCOMPLETE, LEFT_OUT)
+            self._news.take_back(INCOMPLETE, LEFT_OUT)
             return
         text = (
             "maybe not all consumer groups are captured: this principal lacks DESCRIBE on the "
             "cluster, or on a group"
         )
-        self._remarks.put(INCOMPLETE, text, None if self._settings.groups is None else LEFT_OUT)
+        self._news.remark(INCOMPLETE, text, None if self._settings.groups is None else LEFT_OUT)
 
     def _note_without_offsets(self, names: Sequence[str]) -> None:
         """Name groups of kinds that may keep what cannot be captured; no answer tells which."""
@@ -191,12 +164,12 @@ class GroupCaptures:
                 f"{some(names)}: not captured: without offsets, as share groups are, and those of "
                 "Kafka Streams that have committed nothing"
             )
-            self._remarks.put(WITHOUT_OFFSETS, text, None)
+            self._news.remark(WITHOUT_OFFSETS, text, None)
         else:
-            self._remarks.take_back(WITHOUT_OFFSETS)
+            self._news.take_back(WITHOUT_OFFSETS)
 
     def _drop(self, error: KbackupError) -> None:
-        self._remarks.put(NOT_CAPTURED, f"consumer groups are not captured: {error}", DROPPED)
+        self._news.remark(NOT_CAPTURED, f"consumer groups are not captured: {error}", DROPPED)
 
     def turn(self) -> None:
         """Take a capture if it is time, or store the one that was taken; for a run that follows."""
@@ -248,7 +221,7 @@ class GroupCaptures:
         except KbackupError as error:
             self._drop(error)
             return
-        self._remarks.take_back(NOT_CAPTURED, DROPPED)
+        self._news.take_back(NOT_CAPTURED, DROPPED)
 
     def _entries(
         self,
@@ -305,9 +278,8 @@ class AccessCapture:
     What the cluster does not tell is a warning, and makes the run exit 3: records are backed up.
     """
 
-    def __init__(self, frame: RunContext, store: Store, account: SinkProgress) -> None:
-        self._frame, self._store = frame, store
-        self._remarks = _Remarks(frame, account)
+    def __init__(self, frame: RunContext, store: Store, news: News) -> None:
+        self._frame, self._store, self._news = frame, store, news
         self._newest: AccessBundle | None = None
         self._looked: float | None = None
 
@@ -330,11 +302,11 @@ class AccessCapture:
         except KbackupError as error:
             failures = dict.fromkeys(access.PARTS, str(error))
         if not failures:
-            self._remarks.take_back(ACCESS_NOT_CAPTURED, NO_ACCESS)
+            self._news.take_back(ACCESS_NOT_CAPTURED, NO_ACCESS)
             return
         why = "; ".join(dict.fromkeys(failures.values()))
         text = f"not captured: {', '.join(failures)} of the cluster: {why}"
-        self._remarks.put(ACCESS_NOT_CAPTURED, text, NO_ACCESS, len(failures))
+        self._news.remark(ACCESS_NOT_CAPTURED, text, NO_ACCESS, len(failures))
 
     def _keep(self, found: AccessBundle) -> None:
         store, layout = self._store, self._frame.layout

@@ -67,7 +67,7 @@ class SinkRun:
         frame = self._frame = RunContext.of("sink", settings, tell, stop, environment)
         self._summary = frame.summary
         self._account = SinkProgress(self._summary)
-        self._news = News(settings, self._summary, frame.tell)
+        self._news = News(settings, self._summary, self._account.lock, frame.tell)
         self._ended = threading.Event()
         self._newcomers: Newcomers | None = None
         self._schemas = schemas.NO_SCHEMAS
@@ -177,8 +177,8 @@ class SinkRun:
         )
         routes, run = wiring.routes(settings), self._frame.run
         self._ledger = RunLedger(store, layout, run, environment.clock, routes)
-        captures = GroupCaptures(self._frame, store, self._account)
-        bundle = AccessCapture(self._frame, store, self._account)
+        captures = GroupCaptures(self._frame, store, self._account, self._news)
+        bundle = AccessCapture(self._frame, store, self._news)
         captures.take(cluster, waits=not settings.follow)  # before the plan asks for end offsets
         looked = environment.clock.now().timestamp()
         plan = make_plan(
