@@ -36,14 +36,14 @@ _STOPPED: Final = {"130": "130", "143": "130"}
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PageSection:
     """A part of the page, below its heading of the second level."""
 
     title: str
     lines: tuple[str, ...]
 
 
-def sections(page: str = _ERRORS) -> list[Section]:
+def sections(page: str = _ERRORS) -> list[PageSection]:
     """Return the parts of a page, in its order."""
     packaged = resources.files("kbackup.cli").joinpath(Path(page).name)
     if packaged.is_file():
@@ -52,7 +52,7 @@ def sections(page: str = _ERRORS) -> list[Section]:
         text = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
     _, *parts = re.split(r"^## ", text, flags=re.MULTILINE)
     found = (part.splitlines() for part in parts)
-    return [Section(title, tuple(_without_heads(lines))) for title, *lines in found]
+    return [PageSection(title, tuple(_without_heads(lines))) for title, *lines in found]
 
 
 def _without_heads(lines: list[str]) -> Iterator[str]:

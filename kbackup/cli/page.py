@@ -15,7 +15,7 @@ from kbackup.records import TopicPartition
 
 if TYPE_CHECKING:  # what finds these imports clients that help does not need
     from kbackup.catalog.drills import DrillReport
-    from kbackup.inspect.topics import PartitionMap, StoredPartition
+    from kbackup.inspect.topics import PartitionCoverage, StoredPartition
 
 _CELLS: Final = 500
 _HEIGHT: Final = 14
@@ -72,7 +72,7 @@ def page(
     place: str,
     moment: str,
     partitions: Sequence["StoredPartition"],
-    maps: Sequence["PartitionMap"],
+    maps: Sequence["PartitionCoverage"],
 ) -> str:
     """Return the page."""
     title = f"Backup in {place}"
@@ -183,7 +183,7 @@ def _sign(state: str) -> str:
     return f'<i style="background:{COLOURS[state]}"></i>'
 
 
-def _alarm(state: MapState, maps: Sequence["PartitionMap"]) -> str:
+def _alarm(state: MapState, maps: Sequence["PartitionCoverage"]) -> str:
     """Return in words which ranges of offsets are missing or disputed; empty for none."""
     ranges = [
         f"<li>{html.escape(one.where.topic)}, partition {one.where.partition}: "
@@ -205,7 +205,7 @@ def _alarm(state: MapState, maps: Sequence["PartitionMap"]) -> str:
 
 def _section(
     topic: str,
-    maps: Sequence["PartitionMap"],
+    maps: Sequence["PartitionCoverage"],
     rows: Mapping[TopicPartition, "StoredPartition"],
     seen: set[str],
 ) -> str:

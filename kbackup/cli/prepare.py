@@ -92,7 +92,7 @@ _ON_THE_COMMAND_LINE: Final = {"-k": "HOST:PORT", "-t": "TOPIC", "-b": "BUCKET"}
 
 
 def _runs(
-    checked: loading.Checked, parameters: dict[str, Any], found: "Sequence[Check]"
+    checked: loading.CheckedConfig, parameters: dict[str, Any], found: "Sequence[Check]"
 ) -> "list[NextCommand]":
     """Return the runs that the configuration is for: what can be run as it is, and what cannot."""
     from kbackup.events import NextCommand  # noqa: PLC0415

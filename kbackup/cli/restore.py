@@ -174,7 +174,7 @@ def list_command(
         from kbackup.catalog import groups  # noqa: PLC0415
         from kbackup.cli import page as pages  # noqa: PLC0415
         from kbackup.clock import shown_ms  # noqa: PLC0415
-        from kbackup.inspect.topics import PartitionMap, StoredPartition, topics  # noqa: PLC0415
+        from kbackup.inspect.topics import PartitionCoverage, StoredPartition, topics  # noqa: PLC0415
         from kbackup.runs import wiring  # noqa: PLC0415
 
         as_of_ms = at.session.settings.as_of
@@ -195,14 +195,14 @@ def list_command(
             asked=at.asked,
         )
         at.tell([] if as_of_ms is not None else at.summary.held_up(at.held_up(known)))
-        coverages: list[PartitionMap] = []
+        coverages: list[PartitionCoverage] = []
         stored: list[StoredPartition] = []
         for each in found:
-            if isinstance(each, PartitionMap):
+            if isinstance(each, PartitionCoverage):
                 coverages.append(each)
             if isinstance(each, StoredPartition):
                 stored.append(each)
-            if has_map or not isinstance(each, PartitionMap):
+            if has_map or not isinstance(each, PartitionCoverage):
                 at.tell([_entered(at.summary, each)])
         if page is not None:
             moment = shown_ms(as_of_ms if as_of_ms is not None else at.clock.ms())

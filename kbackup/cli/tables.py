@@ -19,7 +19,7 @@ from kbackup.inspect import NOTHING_KNOWN, PART, Days, MapState, Stretch, cells
 
 if TYPE_CHECKING:  # what finds these imports clients that help does not need
     from kbackup.catalog.drills import DrillChecked
-    from kbackup.inspect.topics import GroupStood, PartitionMap, StoredPartition
+    from kbackup.inspect.topics import GroupStood, PartitionCoverage, StoredPartition
     from kbackup.restore.access import AclPlanned
     from kbackup.restore.groups import GroupTranslated
     from kbackup.restore.schemas import SchemasPlanned
@@ -644,7 +644,7 @@ class Bar:
         return cells(self.stretches, self.low, self.high, width)
 
 
-def by_offset(maps: Iterable["PartitionMap"]) -> list[Bar]:
+def by_offset(maps: Iterable["PartitionCoverage"]) -> list[Bar]:
     """Return a line for each partition that has something, from its first offset to its last."""
     return [
         Bar(one.where.partition, one.offsets, one.offsets[0].first, one.offsets[-1].last)
@@ -653,7 +653,7 @@ def by_offset(maps: Iterable["PartitionMap"]) -> list[Bar]:
     ]
 
 
-def by_day(maps: Iterable["PartitionMap"]) -> list[Bar]:
+def by_day(maps: Iterable["PartitionCoverage"]) -> list[Bar]:
     """Return a line for each partition that has timestamps, all over the same days."""
     found = [(one.where.partition, tuple(map(_stretch, one.days))) for one in maps if one.days]
     low = min((stretches[0].first for _, stretches in found), default=0)
@@ -666,7 +666,7 @@ def _stretch(days: Days) -> Stretch:
     return Stretch(days.state, first, last)
 
 
-def draw_map(maps: Sequence["PartitionMap"], stream: OutputStream) -> None:
+def draw_map(maps: Sequence["PartitionCoverage"], stream: OutputStream) -> None:
     """Write the maps of all topics, and a legend."""
     width = min(_WIDEST, max(stream.width - _MARGIN - 30, 10))
     seen: set[str] = set()

@@ -564,7 +564,7 @@ def load(
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedConfig:
     """What there is to say of a configuration.
 
     Attributes:
@@ -579,7 +579,7 @@ class Checked:
     runs: list[tuple[str, list[str]]]
 
 
-def check(files: Sequence[Path], environ: Mapping[str, str]) -> Checked:
+def check(files: Sequence[Path], environ: Mapping[str, str]) -> CheckedConfig:
     """Judge a configuration, whose files and secrets are read once.
 
     The connector's class decides whether it is a sink's or a restore's.  A missing property that
@@ -595,4 +595,4 @@ def check(files: Sequence[Path], environ: Mapping[str, str]) -> Checked:
             run.validate()
             runs.append((command, [one.name for one in run.issues if one.level == "error"]))
     issues = sorted(validator.issues, key=lambda issue: issue.level != "error")
-    return Checked(issues, settings, runs)
+    return CheckedConfig(issues, settings, runs)

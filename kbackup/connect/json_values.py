@@ -59,7 +59,7 @@ CONNECT: Final = JsonForm()
 """That of ``JsonConverter``."""
 
 
-class InexactError(ValueError):
+class DecimalAsDoubleError(ValueError):
     """A Decimal came as a double: read the text again, numbers as `decimal.Decimal`."""
 
 
@@ -206,7 +206,7 @@ def _fixed(size: int) -> Read:
 def _decimal(scale: int) -> Read:
     def read(value: Any) -> bytes:
         if type(value) is float:
-            raise InexactError("a Decimal")
+            raise DecimalAsDoubleError("a Decimal")
         if type(value) not in (int, Decimal):
             return _bytes(value)
         number = Decimal(value)
@@ -284,7 +284,7 @@ def _union(schema: ConnectSchema, form: JsonForm) -> Read:
                     continue
             try:
                 return {name: read_field(value)}
-            except InexactError:
+            except DecimalAsDoubleError:
                 raise
             except ValueError:
                 continue
@@ -304,7 +304,7 @@ def _struct(schema: ConnectSchema, form: JsonForm) -> Read:
             found = {}
             for name, read_field in readers:
                 found[name] = read_field(value.get(name))
-        except InexactError:
+        except DecimalAsDoubleError:
             raise
         except ValueError as error:
             raise ValueError(f"field {name!r}: {error}") from None

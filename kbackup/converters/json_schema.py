@@ -21,7 +21,7 @@ from kbackup.connect.json_schema import (
     from_json_schema,
     to_json_schema,
 )
-from kbackup.connect.json_values import InexactError, JsonStyle
+from kbackup.connect.json_values import DecimalAsDoubleError, JsonStyle
 from kbackup.connect.registry import IGNORE_DEFAULTS, JSON, RegisteredSchema
 from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import registered
@@ -126,7 +126,7 @@ def _read(bodies: pa.BinaryArray, schema: ConnectSchema) -> tuple[pa.Array, dict
     def value(body: bytes) -> Any:
         try:
             return read(load(body))
-        except (InexactError, orjson.JSONDecodeError):
+        except (DecimalAsDoubleError, orjson.JSONDecodeError):
             return read(_exact(body))
 
     return json_values.read_each(bodies.to_pylist(), value, schema.arrow())

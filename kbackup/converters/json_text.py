@@ -205,7 +205,7 @@ class _Envelopes:
         read = json_values.reader(schema, self._form)
         try:
             return schema, read(payload)
-        except json_values.InexactError:
+        except json_values.DecimalAsDoubleError:
             return schema, read(json.loads(text, parse_float=Decimal)["payload"])
 
     def _run(self, schema: ConnectSchema | None) -> _Run:
@@ -246,7 +246,7 @@ def _parsed(text: bytes) -> Any:
 def _read(schema: ConnectSchema, payload: bytes, form: JsonForm) -> Any:
     try:
         return json_values.reader(schema, form)(orjson.loads(payload))
-    except json_values.InexactError:
+    except json_values.DecimalAsDoubleError:
         return json_values.reader(schema, form)(json.loads(payload, parse_float=Decimal))
 
 

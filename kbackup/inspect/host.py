@@ -242,14 +242,14 @@ def _start(settings: EngineSettings, stop: threading.Event) -> Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TrialResult:
     """What the trial of a worker returns; one that answers has not failed."""
 
     python: str
     failure: None = None
 
 
-def answer(units: Sequence[Any], channel: TaskChannel) -> Iterator[Answer]:  # noqa: ARG001
+def answer(units: Sequence[Any], channel: TaskChannel) -> Iterator[TrialResult]:  # noqa: ARG001
     """Run on a worker, in place of a task: return which Python this is."""
     for _ in units:
-        yield Answer(platform.python_version())
+        yield TrialResult(platform.python_version())

@@ -41,7 +41,7 @@ _ALIKE: Final = frozenset({"topic", "partition", "offset"})
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Used:
     """What a query needs of a table.
 
     Attributes:
@@ -54,7 +54,7 @@ class Need:
     comparisons: tuple[tuple[str, int], ...] | None = None
 
 
-def needs(plan: Any, tables: Sequence[str]) -> dict[str, Need]:
+def needs(plan: Any, tables: Sequence[str]) -> dict[str, Used]:
     """Return what a query needs of each table that it needs at all.
 
     *plan* is Spark's optimized one, over tables with the columns that `stand_in` gives them.
@@ -101,7 +101,7 @@ def _items(seq: Any) -> Iterator[Any]:
     return (seq.apply(at) for at in range(seq.size()))
 
 
-def _need(nodes: Sequence[_Node], names: Mapping[str, str]) -> Need:
+def _need(nodes: Sequence[_Node], names: Mapping[str, str]) -> Used:
     used = frozenset[str]().union(*(each.uses for each in nodes))
     columns = tuple(name for name, stands in names.items() if stands in used)
     comparisons: list[tuple[str, int]] = []
@@ -109,13 +109,13 @@ def _need(nodes: Sequence[_Node], names: Mapping[str, str]) -> Need:
         if names["offset"] not in each.uses:
             continue
         if each.node.nodeName() != "Filter":
-            return Need(columns)
+            return Used(columns)
         condition = _tree(iter(json.loads(each.node.condition().toJSON())))
         found = _comparisons(condition, names["offset"])
         if found is None:
-            return Need(columns)
+            return Used(columns)
         comparisons += found
-    return Need(columns, tuple(dict.fromkeys(comparisons)) if _ALIKE.issuperset(columns) else None)
+    return Used(columns, tuple(dict.fromkeys(comparisons)) if _ALIKE.issuperset(columns) else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ def answered(spark: Any, sql: str, found: Found) -> Answer:
     return Answer(spark.sql(sql).toArrow(), counted)
 
 
-def needed(spark: Any, sql: str, names: Sequence[str]) -> dict[str, Need]:
+def needed(spark: Any, sql: str, names: Sequence[str]) -> dict[str, Used]:
     """Return what a query needs of each table that it needs at all; all are there then, empty."""
     nothing = spark.sparkContext.emptyRDD()
     for number, name in enumerate(names):

@@ -44,7 +44,7 @@ _DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionMap:
+class PartitionCoverage:
     """One partition.
 
     Attributes:
@@ -64,7 +64,7 @@ def coverage(
     sets: Sequence[FileSet],
     ledger: PartitionLedger,
     present: Container[str],
-) -> PartitionMap:
+) -> PartitionCoverage:
     """Return what is there of one partition, by its objects and all keys that are *present*."""
     found = entered(map(by_name, sets), ledger, present)
     offsets = [
@@ -84,7 +84,7 @@ def coverage(
     days += _days(MapState.MISSING, ledger.missing(present))
     days += _days(MapState.REMOVED, ledger.removed(present))
     told = [Days(one.state, day(one.first), day(one.last)) for one in merged(days)]
-    return PartitionMap(where, merged(offsets), tuple(told))
+    return PartitionCoverage(where, merged(offsets), tuple(told))
 
 
 def _days(state: MapState, entries: Iterable[Entry | None]) -> Iterator[Stretch]:

@@ -21,7 +21,7 @@ from kbackup.batches import CONTROL, TRANSACTIONAL, Batches
 from kbackup.errors import KafkaError, TopicChangedError
 from kbackup.kafka import KafkaSettings
 from kbackup.kafka.client import kafka_error, patience_s
-from kbackup.kafka.wire import Answer, Api, Connection, LostError, RefusedError, Security
+from kbackup.kafka.wire import Api, BrokerConnection, LostError, NoAccessError, Response, Security
 from kbackup.records import TopicPartition
 
 _T = TypeVar("_T")
@@ -77,7 +77,7 @@ class Fetched:
     throttle_s: float
 
     @classmethod
-    def of(cls, answer: Answer, version: int) -> "Fetched":
+    def of(cls, answer: Response, version: int) -> "Fetched":
         """Read the answer to a fetch of one partition.
 
         Raises:
@@ -156,7 +156,7 @@ def _of_aborted(batches: Batches, aborted: Sequence[Aborted]) -> pa.BooleanArray
 
 
 def end_of_epoch(
-    connection: Connection, where: TopicPartition, leader: Leader, epoch: int
+    connection: BrokerConnection, where: TopicPartition, leader: Leader, epoch: int
 ) -> tuple[int, int]:
     """Ask a leader where its log has the end of an epoch, which newer fetches tell by themselves.
 
@@ -192,7 +192,7 @@ class Metadata(NamedTuple):
     brokers: Mapping[int, tuple[str, int]]
 
     @classmethod
-    def of(cls, connection: Connection, topic: str) -> "Metadata":
+    def of(cls, connection: BrokerConnection, topic: str) -> "Metadata":
         """Ask a broker.
 
         Raises:
@@ -210,7 +210,7 @@ class Metadata(NamedTuple):
         return cls._read(answer, has_ids=has_ids)
 
     @classmethod
-    def _read(cls, answer: Answer, *, has_ids: bool) -> "Metadata":
+    def _read(cls, answer: Response, *, has_ids: bool) -> "Metadata":
         answer.number("i")  # throttled
         brokers = {}
         for _ in answer.count():
@@ -255,7 +255,7 @@ class Coordinator(NamedTuple):
     port: int
 
     @classmethod
-    def of(cls, connection: Connection, key: str, kind: int) -> "Coordinator":
+    def of(cls, connection: BrokerConnection, key: str, kind: int) -> "Coordinator":
         """Ask a broker for that of a group, *kind* 0, or of a transactional id, 1.
 
         Raises:
@@ -284,7 +284,7 @@ class Produced(NamedTuple):
     throttle_s: float
 
     @classmethod
-    def of(cls, answer: Answer, version: int) -> "Produced":
+    def of(cls, answer: Response, version: int) -> "Produced":
         """Read the answer to a request with one batch.
 
         Raises:
@@ -364,12 +364,12 @@ class Brokers:
         self._doing, self._apis = doing, (*apis, Api.METADATA)
         try:
             self._security = Security.of(operators)
-        except RefusedError as error:
+        except NoAccessError as error:
             raise refused("connecting to Kafka", error) from None
         self._servers = [address_of(each) for each in settings.bootstrap_servers.split(",")]
         self.patience_s = patience_s(settings, operators)
         self._timeout_s = timeout_s or max(settings.timeout_s, _TIMEOUT_S)
-        self._connections: dict[tuple[str, int], Connection] = {}
+        self._connections: dict[tuple[str, int], BrokerConnection] = {}
         self._ids: dict[str, bytes] = {}
         self._known: dict[str, Metadata] = {}
         self._is_closed = threading.Event()
@@ -386,19 +386,19 @@ class Brokers:
             connection.close()
         self._connections.clear()
 
-    def connection(self, host: str, port: int) -> Connection:
+    def connection(self, host: str, port: int) -> BrokerConnection:
         """Return the connection to a broker, a new one where there is none or it has to be.
 
         Raises:
             LostError: If there is none to be had.
-            RefusedError: Likewise, for good.
+            NoAccessError: Likewise, for good.
         """
         found = self._connections.get((host, port))
         if found is not None and found.is_over:
             self.drop(host, port)
             found = None
         if found is None:
-            found = Connection(host, port, self._security, self._timeout_s, self._apis)
+            found = BrokerConnection(host, port, self._security, self._timeout_s, self._apis)
             self._connections[host, port] = found
         if self._is_closed.is_set():
             raise self._closed()
@@ -419,12 +419,12 @@ class Brokers:
         if self._is_closed.wait(seconds):
             raise self._closed()
 
-    def asked(self, question: Callable[[Connection], _T]) -> _T:
+    def asked(self, question: Callable[[BrokerConnection], _T]) -> _T:
         """Ask one broker after the other, until one answers.
 
         Raises:
             LostError: If none does.
-            RefusedError: If one does not let us in.
+            NoAccessError: If one does not let us in.
         """
         last: LostError | None = None
         for host, port in dict.fromkeys([*self._connections, *self._servers]):
@@ -447,7 +447,7 @@ class Brokers:
 
         Raises:
             LostError: If none knows.
-            RefusedError: If they do not let us in.
+            NoAccessError: If they do not let us in.
             TopicChangedError: If the topic is another one than before.
             KafkaError: If this principal may not know.
         """
@@ -491,6 +491,6 @@ def address_of(server: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def refused(what: str, error: RefusedError) -> KafkaError:
+def refused(what: str, error: NoAccessError) -> KafkaError:
     """Return the error of a broker that does not let us in."""
     return KafkaError(what, str(error), "check credentials, certificates and security.protocol")

@@ -41,7 +41,7 @@ from kbackup.kafka.brokers import (
 )
 from kbackup.kafka.client import kafka_error
 from kbackup.kafka.reader import SILENCE, Short, cut_back, expired, not_utf8, silent
-from kbackup.kafka.wire import Api, Connection, LostError, RefusedError
+from kbackup.kafka.wire import Api, BrokerConnection, LostError, NoAccessError
 from kbackup.records import Span, TopicPartition
 
 _log: Final = logging.getLogger(__name__)
@@ -153,7 +153,7 @@ class _Reading:
     position: int = field(init=False)
     heard: float = field(default_factory=time.monotonic)
     _leader: Leader | None = None
-    _asked: Connection | None = None
+    _asked: BrokerConnection | None = None
     _nearer: tuple[str, int] | None = None
     _leader_until: float = 0.0
     _read_epoch: int = NO_EPOCH
@@ -178,7 +178,7 @@ class _Reading:
             self._lose()
             self._again(str(error))
             return None
-        except RefusedError as error:
+        except NoAccessError as error:
             raise refused(f"reading {self.where}", error) from None
         if fetched.throttle_s:
             _log.info("reading %s: throttled for %.3f s", self.where, fetched.throttle_s)
@@ -203,7 +203,7 @@ class _Reading:
         if self.position < self.span.end_offset and not fetched.throttle_s:
             try:
                 self._ask()
-            except (LostError, RefusedError):
+            except (LostError, NoAccessError):
                 self._lose()  # the next exchange says why
         return some
 
@@ -235,7 +235,7 @@ class _Reading:
         self._asked = None
         return Fetched.of(answer, asked.versions[Api.FETCH])
 
-    def _ask(self) -> Connection:
+    def _ask(self) -> BrokerConnection:
         if self._leader is None:
             self._leader = self.reader.brokers.leader(self.where)
         leader = self._leader
@@ -259,7 +259,7 @@ class _Reading:
         connection.send(Api.FETCH, body)
         return connection
 
-    def _compare(self, connection: Connection, leader: Leader) -> None:
+    def _compare(self, connection: BrokerConnection, leader: Leader) -> None:
         """Check that a new leader has what was read.
 
         Raises:

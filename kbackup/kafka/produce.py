@@ -43,7 +43,7 @@ from kbackup.kafka.brokers import (
     refused,
 )
 from kbackup.kafka.client import WRITERS, Complaints, patience_s
-from kbackup.kafka.wire import Answer, Api, Connection, LostError, RefusedError, Request
+from kbackup.kafka.wire import Api, BrokerConnection, LostError, NoAccessError, Request, Response
 from kbackup.kafka.writer import BATCH_BYTES, TRANSACTION_MS, GroupWriter, meaning
 from kbackup.records import Span, TopicPartition
 
@@ -95,7 +95,7 @@ class _Sent(NamedTuple):
     """A batch that is not answered yet."""
 
     lane: "_Lane"
-    connection: Connection
+    connection: BrokerConnection
     offset: int
     records: int
     bytes: int
@@ -115,7 +115,7 @@ class _Lane:
 
     where: TopicPartition
     leader: Leader | None = None
-    connection: Connection | None = None
+    connection: BrokerConnection | None = None
     sequence: int = 0
     written: Span | None = None
     is_known: bool = True
@@ -231,7 +231,7 @@ class BatchProducer(GroupWriter):
             while self._awaited:  # what came behind the end would open another transaction
                 self._answered()
             self._end(commits=False)
-        except (KbackupError, LostError, RefusedError, _SaidNoError) as error:
+        except (KbackupError, LostError, NoAccessError, _SaidNoError) as error:
             _log.warning("aborting on %s: %s; the next writer does", self._target, error)
 
     def close(self) -> None:
@@ -249,7 +249,7 @@ class BatchProducer(GroupWriter):
             request.text(self._id).numbers("i", self._timeout_ms)
             return (request.numbers("qh", -1, -1) if version >= _HAS_IDENTITY else request).end()
 
-        def read(answer: Answer) -> tuple[int, tuple[int, int]]:
+        def read(answer: Response) -> tuple[int, tuple[int, int]]:
             answer.number("i")  # throttled
             code, producer_id, epoch = answer.numbers("hqh")
             return code, (producer_id, epoch)
@@ -277,7 +277,7 @@ class BatchProducer(GroupWriter):
             lane.connection = connection
         return lane
 
-    def _connected(self, lane: _Lane) -> Connection:
+    def _connected(self, lane: _Lane) -> BrokerConnection:
         try:
             if lane.leader is None:
                 lane.leader = self._brokers.leader(lane.where)
@@ -367,7 +367,7 @@ class BatchProducer(GroupWriter):
                 f"{self._target}: {what}", str(error),
                 "check the brokers; the same command continues from the committed position",
             )  # fmt: skip
-        except RefusedError as error:
+        except NoAccessError as error:
             failure = refused(f"{self._target}: {what}", error)
         except _SaidNoError as error:
             failure = self._meaning(what, error)
@@ -406,16 +406,16 @@ class _SaidNoError(Exception):
         self.code, self.why, self.offset = code, why, offset
 
 
-_Read = Callable[[Answer], tuple[int, _T]]
+_Read = Callable[[Response], tuple[int, _T]]
 """Returns the error in an answer, or 0, and what else it says."""
 
 
-def _only(answer: Answer) -> tuple[int, None]:
+def _only(answer: Response) -> tuple[int, None]:
     answer.number("i")  # throttled
     return answer.number("h"), None
 
 
-def _of_each(answer: Answer) -> tuple[int, None]:
+def _of_each(answer: Response) -> tuple[int, None]:
     """Read an answer that has an error for each partition of some topics."""
     answer.number("i")  # throttled
     found = 0
@@ -454,7 +454,7 @@ class _Asked:
 
         Raises:
             LostError: If there is none.
-            RefusedError: If the broker does not let us in.
+            NoAccessError: If the broker does not let us in.
             _SaidNoError: If it says no.
         """
 
@@ -471,7 +471,7 @@ class _Asked:
 
         return _patiently(once, self.patience_s, passes)
 
-    def _connection(self) -> Connection:
+    def _connection(self) -> BrokerConnection:
         if self._at is None:
             found = self.brokers.asked(lambda broker: Coordinator.of(broker, self.key, self.kind))
             if found.error:

@@ -29,7 +29,7 @@ class LostError(Exception):
     """The connection is of no use any more; another one may be."""
 
 
-class RefusedError(Exception):
+class NoAccessError(Exception):
     """The broker does not let us in, or speaks another protocol: asking again does not help."""
 
 
@@ -139,7 +139,7 @@ def _varint(number: int) -> bytes:
     return bytes([*found, number])
 
 
-class Answer:
+class Response:
     """Reads an answer's fields in their order.
 
     Raises:
@@ -221,13 +221,13 @@ class Security:
         """Read librdkafka's properties, none of which is `unspoken`.
 
         Raises:
-            RefusedError: If a certificate or key cannot be used.
+            NoAccessError: If a certificate or key cannot be used.
         """
         protocol = properties.get("security.protocol", "PLAINTEXT").upper()
         try:
             tls = _tls(properties) if protocol.endswith("SSL") else None
         except (OSError, ValueError) as error:
-            raise RefusedError(f"a certificate or key cannot be used: {error}") from None
+            raise NoAccessError(f"a certificate or key cannot be used: {error}") from None
         if not protocol.startswith("SASL"):
             return cls(tls)
         return cls(
@@ -295,7 +295,7 @@ def unspoken(properties: Mapping[str, str]) -> str:
     )
 
 
-class Connection:
+class BrokerConnection:
     """A connection to one broker, signed in.
 
     Only `interrupt` may be called from another thread.
@@ -312,7 +312,7 @@ class Connection:
 
     Raises:
         LostError: If it cannot be reached.
-        RefusedError: If it does not let us in.
+        NoAccessError: If it does not let us in.
     """
 
     def __init__(
@@ -360,7 +360,7 @@ class Connection:
         """Begin the body of a request."""
         return Request(is_compact=self._is_compact(api))
 
-    def ask(self, api: Api, body: Request) -> Answer:
+    def ask(self, api: Api, body: Request) -> Response:
         """Send a request, and wait for its answer.
 
         Raises:
@@ -382,7 +382,7 @@ class Connection:
         except OSError as error:
             raise LostError(f"{self._place}: {error}") from None
 
-    def receive(self, api: Api, most: int = 2**31 - 1) -> Answer:
+    def receive(self, api: Api, most: int = 2**31 - 1) -> Response:
         """Wait for the answer to the first request without one, of at most so many bytes."""
         size = int.from_bytes(self._received(4), "big", signed=True)
         if not 4 <= size <= most:
@@ -390,7 +390,7 @@ class Connection:
         data = self._received(size)
         if int.from_bytes(memoryview(data)[:4], "big") != self._awaited.popleft():
             raise LostError(f"{self._place}: the answer to another request")
-        return Answer(data, is_compact=self._is_compact(api))
+        return Response(data, is_compact=self._is_compact(api))
 
     def _is_compact(self, api: Api) -> bool:
         return self.versions.get(api, 0) >= _FLEXIBLE.get(api, 1000)
@@ -411,7 +411,7 @@ class Connection:
     def _learn_versions(self, apis: Collection[Api]) -> None:
         answer = self.ask(Api.API_VERSIONS, self.request(Api.API_VERSIONS))
         if (code := answer.number("h")) != 0:
-            raise RefusedError(f"{self._place}: it does not tell its versions: error {code}")
+            raise NoAccessError(f"{self._place}: it does not tell its versions: error {code}")
         theirs = {}
         for _ in answer.count():
             api, lowest, highest = answer.numbers("hhh")
@@ -423,7 +423,7 @@ class Connection:
                 self.versions[api] = version
             elif api not in _DISPENSABLE:
                 why = f"it speaks none of the versions {ours} of {api.name}"
-                raise RefusedError(f"{self._place}: {why}")
+                raise NoAccessError(f"{self._place}: {why}")
 
     def _sign_in(self, security: Security) -> None:
         self.versions |= {Api.SASL_HANDSHAKE: 1, Api.SASL_AUTHENTICATE: 1}
@@ -431,7 +431,7 @@ class Connection:
         answer = self.ask(Api.SASL_HANDSHAKE, body)
         if answer.number("h") != 0:
             offered = ", ".join(str(answer.text()) for _ in answer.count())
-            raise RefusedError(f"{self._place} takes {offered}, not {security.mechanism}")
+            raise NoAccessError(f"{self._place} takes {offered}, not {security.mechanism}")
         steps = _steps(security)
         message = next(steps)
         try:
@@ -440,7 +440,7 @@ class Connection:
                 answer = self.ask(Api.SASL_AUTHENTICATE, body)
                 code, said = answer.number("h"), answer.text()
                 if code != 0:
-                    raise RefusedError(f"{self._place}: {said or f'error {code}'}")
+                    raise NoAccessError(f"{self._place}: {said or f'error {code}'}")
                 reply, lifetime_ms = answer.raw(answer.number("i")), answer.number("q")
                 if lifetime_ms > 0:
                     self._until = time.monotonic() + _SESSION * lifetime_ms / 1000
@@ -453,11 +453,11 @@ def _wrapped(plain: socket.socket, tls: ssl.SSLContext, host: str, place: str) -
     try:
         return tls.wrap_socket(plain, server_hostname=host)
     except ssl.SSLCertVerificationError as error:
-        raise RefusedError(f"{place}: {error.verify_message}") from None
+        raise NoAccessError(f"{place}: {error.verify_message}") from None
     except ssl.SSLEOFError:  # also a proxy's way to say that the broker behind it is away
         raise LostError(f"{place}: the broker closed the connection; this may be no TLS") from None
     except ssl.SSLError as error:
-        raise RefusedError(f"{place}: {error.reason or error}") from None
+        raise NoAccessError(f"{place}: {error.reason or error}") from None
     except OSError as error:
         raise LostError(f"{place}: {error}") from None
 
@@ -499,7 +499,7 @@ def scram(
     The password is not sent; *nonce* is ours, if not random.
 
     Raises:
-        RefusedError: If the broker does not know the password either.
+        NoAccessError: If the broker does not know the password either.
     """
     nonce = secrets.token_urlsafe(24) if nonce is None else nonce
     name = user.replace("=", "=3D").replace(",", "=2C")
@@ -512,7 +512,7 @@ def scram(
     except (KeyError, ValueError, OverflowError):
         said = {}
     if not said.get("r", "").startswith(nonce):
-        raise RefusedError(f"the broker's challenge makes no sense: {challenge}")
+        raise NoAccessError(f"the broker's challenge makes no sense: {challenge}")
     final = f"c=biws,r={said['r']}"
     signed = f"{first},{challenge},{final}".encode()
     client_key = hmac.digest(salted, b"Client Key", digest)
@@ -522,4 +522,4 @@ def scram(
     answer = yield f"{final},p={base64.b64encode(proof).decode()}".encode()
     server = hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest)
     if not hmac.compare_digest(answer.split(b",")[0], b"v=" + base64.b64encode(server)):
-        raise RefusedError("the broker does not know the password: it may be another one")
+        raise NoAccessError("the broker does not know the password: it may be another one")

@@ -81,14 +81,14 @@ class DrillAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class DrillSample:
     """What of a backup a drill restores; *sets* are all objects of each topic."""
 
     inventory: Inventory
     sets: Mapping[str, Sequence[FileSet]]
 
     @classmethod
-    def of(cls, settings: Settings, store: Store, clock: Clock, most: int | None) -> "Sample":
+    def of(cls, settings: Settings, store: Store, clock: Clock, most: int | None) -> "DrillSample":
         """Take stock of a backup, and choose; *most* is as of `DrillAsked.sample_bytes`."""
         said = known.read(store, wiring.layout(settings), clock, settings.asked)
         found = listed(settings, store, settings.topics)
@@ -215,7 +215,7 @@ class DrillRun:
         self._layout = wiring.layout(settings)
         self._phases = Phases(environment.clock)
         self._scratch: Scratch | None = None
-        self._sample: Sample | None = None
+        self._sample: DrillSample | None = None
         self._captures: dict[str, TopicCapture] = {}
         self._groups: tuple[DrillGroup, ...] = ()
         self._compared: list[PartitionCompared] = []
@@ -318,7 +318,7 @@ class DrillRun:
         """Restore, set groups, compare; of a dry run only the plan."""
         environment, summary, store = self._environment, self._summary, self._store
         self._phases.enter("plan")
-        sample = Sample.of(self._settings, store, environment.clock, self._asked.sample_bytes)
+        sample = DrillSample.of(self._settings, store, environment.clock, self._asked.sample_bytes)
         self._sample, self.inventory = sample, sample.inventory
         self._captures = self._captured(sample)
         self._check_oldest(sample)
@@ -341,7 +341,7 @@ class DrillRun:
             self._take(beside.finish())
             self._check_counts(ended)
 
-    def _check_oldest(self, sample: Sample) -> None:
+    def _check_oldest(self, sample: DrillSample) -> None:
         """See that the given key opens what was encrypted first, whatever is restored."""
         every = [file for sets in sample.sets.values() for files in sets for file in files.files]
         there = [file for file in every if file.storage_class not in ARCHIVED]
@@ -393,7 +393,7 @@ class DrillRun:
         allowed = self._environment.kafka.permissions().of_topics([name])[name]
         return True if "DELETE" in allowed else None
 
-    def _captured(self, sample: Sample) -> dict[str, TopicCapture]:
+    def _captured(self, sample: DrillSample) -> dict[str, TopicCapture]:
         """Return where groups stood in the topics; files that cannot be read are failures.
 
         None of a group is left that `groups` does not choose.
@@ -415,7 +415,7 @@ class DrillRun:
         template = f"{name_of(self._id)}_$0"
         return GroupsAsked(pattern=self._settings.groups, renamed=template, id=self._id)
 
-    def _set_groups(self, sample: Sample) -> None:
+    def _set_groups(self, sample: DrillSample) -> None:
         environment, beside = self._environment, Summary(self._summary.run, self._summary.command)
         asked = self._group_asked()
         run = GroupsRun(
@@ -469,7 +469,7 @@ class DrillRun:
 
     # the report
 
-    def _judged(self, sample: Sample, backup: BackupIdentity) -> DrillReport:
+    def _judged(self, sample: DrillSample, backup: BackupIdentity) -> DrillReport:
         """Return the report, what exceeds a limit among its issues."""
         asked, phases, clock = self._asked, self._phases, self._environment.clock
         last = "groups" if self._groups else "restore"
@@ -484,7 +484,7 @@ class DrillRun:
         ended = self._summary.finish()
         return replace(report, issues=tuple(ended.errors), exit_code=ended.exit_code)
 
-    def _whole_s(self, sample: Sample, rto_s: float) -> float | None:
+    def _whole_s(self, sample: DrillSample, rto_s: float) -> float | None:
         """Return an estimate of how long all of the backup would take; None for no sample."""
         taken = sum(object_bytes(sample.taken(topic)) for topic in sample.sets)
         whole = sum(map(object_bytes, sample.sets.values()))
@@ -493,7 +493,7 @@ class DrillRun:
             return None
         return round(rto_s - work_s + work_s * whole / taken, 3)
 
-    def _ages(self, sample: Sample) -> tuple[DrillAge, ...]:
+    def _ages(self, sample: DrillSample) -> tuple[DrillAge, ...]:
         wheres = [
             where
             for topic in sample.sets
@@ -520,7 +520,7 @@ class DrillRun:
             ages.append(DrillAge(where, int(moment.timestamp() * 1000), age_s, last_ms))
         return tuple(ages)
 
-    def _topics(self, sample: Sample) -> tuple[DrillTopic, ...]:
+    def _topics(self, sample: DrillSample) -> tuple[DrillTopic, ...]:
         found = []
         for topic in sample.sets:
             taken = sample.taken(topic)
@@ -539,7 +539,7 @@ class DrillRun:
         return tuple(found)
 
 
-def _in_kafka(where: TopicPartition, sample: Sample) -> TopicPartition:
+def _in_kafka(where: TopicPartition, sample: DrillSample) -> TopicPartition:
     """Return what a partition of the backup is called in the cluster that is backed up."""
     entry = sample.inventory.known.topics.get(where.topic)
     names = () if entry is None else entry.names

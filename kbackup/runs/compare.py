@@ -70,7 +70,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class RecordsCompared:
     """What a comparison has shown, in records.
 
     Attributes:
@@ -88,8 +88,8 @@ class Compared:
     unread: int = 0
     named: tuple[Difference, ...] = ()
 
-    def __add__(self, other: "Compared") -> "Compared":
-        return Compared(
+    def __add__(self, other: "RecordsCompared") -> "RecordsCompared":
+        return RecordsCompared(
             self.same + other.same,
             self.different + other.different,
             self.backup_only + other.backup_only,
@@ -100,14 +100,14 @@ class Compared:
         )
 
 
-NOTHING: Final = Compared()
+NOTHING: Final = RecordsCompared()
 
 
 def by_offset(
     backup: Iterable[pa.RecordBatch],
     kafka: Iterable[pa.RecordBatch],
     lacking: Callable[[pa.RecordBatch], object] | None = None,
-) -> Compared:
+) -> RecordsCompared:
     """Compare records of ``records.SCHEMA`` that have the same offsets on both sides.
 
     Args:
@@ -116,11 +116,11 @@ def by_offset(
     """
     mine, theirs, found = _Side(backup), _Side(kafka), NOTHING
 
-    def left_out(rows: pa.RecordBatch) -> Compared:
+    def left_out(rows: pa.RecordBatch) -> RecordsCompared:
         if lacking is None:
             return _alone(rows, backup=True)
         lacking(rows)
-        return Compared(backup_only=len(rows))
+        return RecordsCompared(backup_only=len(rows))
 
     while (one := mine.next()) is not None and (two := theirs.next()) is not None:
         end = min(one["offset"][-1].as_py(), two["offset"][-1].as_py())
@@ -141,7 +141,7 @@ def by_offset(
 
 def in_order(
     backup: Iterable[pa.RecordBatch], kafka: Iterable[pa.RecordBatch], *, may_follow: bool = False
-) -> Compared:
+) -> RecordsCompared:
     """Compare records of ``records.SCHEMA`` by their order.
 
     Where they differ, the nearest place is looked for from which they are the same again: so one
@@ -154,13 +154,13 @@ def in_order(
     while (one := mine.next()) is not None and (two := theirs.next()) is not None:
         number = min(len(one), len(two))
         same = _first_wrong(one.slice(0, number), two.slice(0, number))
-        found += Compared(same=same)
+        found += RecordsCompared(same=same)
         mine.skip(same)
         theirs.skip(same)
         if same == number:
             continue
         if disagreed == DISAGREED_MOST:
-            return found + Compared(unread=mine.drain())
+            return found + RecordsCompared(unread=mine.drain())
         disagreed += 1
         ours, others = mine.ahead(ASIDE_MOST), theirs.ahead(ASIDE_MOST)
         left, right = _apart(ours, others)
@@ -173,7 +173,7 @@ def in_order(
     while (one := mine.next()) is not None:
         found += _alone(mine.take(len(one)), backup=True)
     if may_follow:
-        return found + Compared(later=theirs.drain())
+        return found + RecordsCompared(later=theirs.drain())
     while (two := theirs.next()) is not None:
         found += _alone(theirs.take(len(two)), backup=False)
     return found
@@ -254,11 +254,11 @@ def _first_wrong(one: pa.RecordBatch, two: pa.RecordBatch) -> int:
     return min((row for row in wrong if row >= 0), default=len(one))
 
 
-def _paired(one: pa.RecordBatch, two: pa.RecordBatch) -> Compared:
+def _paired(one: pa.RecordBatch, two: pa.RecordBatch) -> RecordsCompared:
     """Compare rows that stand for each other."""
     masks = _wrong(one, two)
     if not masks:
-        return Compared(same=len(one))
+        return RecordsCompared(same=len(one))
     every = pa.Table.from_pydict(masks).to_pylist()  # only where something differs
     wrong = [(row, ", ".join(filter(each.get, each))) for row, each in enumerate(every)]
     wrong = [(row, what) for row, what in wrong if what]
@@ -266,17 +266,17 @@ def _paired(one: pa.RecordBatch, two: pa.RecordBatch) -> Compared:
         Difference(one["offset"][row].as_py(), two["offset"][row].as_py(), what)
         for row, what in wrong[:NAMED_MOST]
     )
-    return Compared(len(one) - len(wrong), len(wrong), named=tuple(named))
+    return RecordsCompared(len(one) - len(wrong), len(wrong), named=tuple(named))
 
 
-def _alone(rows: pa.RecordBatch, *, backup: bool) -> Compared:
+def _alone(rows: pa.RecordBatch, *, backup: bool) -> RecordsCompared:
     """Count rows that one side alone has."""
     offsets = rows["offset"].slice(0, NAMED_MOST).to_pylist()
     if backup:
         named = tuple(Difference(offset, None, BACKUP_ONLY) for offset in offsets)
-        return Compared(backup_only=len(rows), named=named)
+        return RecordsCompared(backup_only=len(rows), named=named)
     named = tuple(Difference(None, offset, KAFKA_ONLY) for offset in offsets)
-    return Compared(kafka_only=len(rows), named=named)
+    return RecordsCompared(kafka_only=len(rows), named=named)
 
 
 def _wrong(one: pa.RecordBatch, two: pa.RecordBatch) -> dict[str, pa.BooleanArray]:
@@ -451,7 +451,7 @@ class UnitCompared:
     """
 
     where: TopicPartition
-    compared: Compared = NOTHING
+    compared: RecordsCompared = NOTHING
     expired: int = 0
     compacted: int = 0
     proven: int = 0

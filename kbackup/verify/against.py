@@ -34,10 +34,10 @@ from kbackup.records import SCHEMA, UNKNOWN, Facts, Span, TopicIdentity, TopicPa
 from kbackup.runs import wiring
 from kbackup.runs.compare import (
     NOTHING,
-    Compared,
     ComparisonPlan,
     Difference,
     PartitionCompared,
+    RecordsCompared,
     UnitCompared,
     by_offset,
     check_settings,
@@ -180,7 +180,7 @@ class _Comparison:
         if self._job.is_strict:
             self._count(self._lost())
 
-    def _lost(self) -> Compared:
+    def _lost(self) -> RecordsCompared:
         """Return the records that compaction had no reason to remove.
 
         The last one of a key that the source lacks has to have a later one there, or is a
@@ -218,7 +218,7 @@ class _Comparison:
         left = []
         for at, stretch in enumerate(stretches):
             if at in digests and digests[at].prove:
-                proved = Compared(same=stretch.records or 0)
+                proved = RecordsCompared(same=stretch.records or 0)
                 self._count(proved, proven=object_count(stretch.sets))
             else:
                 left.append(stretch)
@@ -278,7 +278,7 @@ class _Comparison:
         else:
             what = f"{offsets}: their digest"
             named = Difference(stretch.span.start_offset, None, what)
-            self._count(Compared(different=1, named=(named,)))
+            self._count(RecordsCompared(different=1, named=(named,)))
 
     def _source(self, span: Span) -> Iterator[pa.RecordBatch]:
         """Yield what the source holds, without what the backup has left out."""
@@ -303,7 +303,7 @@ class _Comparison:
                 yield step.batch.slice(0, _rows_below(step.batch, span.end_offset))
 
     def _count(
-        self, found: Compared, *, expired: int = 0, compacted: int = 0, proven: int = 0
+        self, found: RecordsCompared, *, expired: int = 0, compacted: int = 0, proven: int = 0
     ) -> None:
         self.report = replace(
             self.report,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbackup.records import SCHEMA
-from kbackup.runs.compare import ASIDE_MOST, DISAGREED_MOST, Compared, by_offset, in_order
+from kbackup.runs.compare import ASIDE_MOST, DISAGREED_MOST, RecordsCompared, by_offset, in_order
 
 Row = dict[str, Any]
 
@@ -30,7 +30,7 @@ def batches(rows: Sequence[Row], size: int = 3) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(rows[at : at + size], SCHEMA)
 
 
-def named(found: Compared) -> list[tuple[int | None, int | None, str]]:
+def named(found: RecordsCompared) -> list[tuple[int | None, int | None, str]]:
     """The differences."""
     return [(one.offset, one.kafka_offset, one.what) for one in found.named]
 
@@ -75,7 +75,7 @@ def test_an_altered_record_is_named_by_its_offset_and_column(
 
     found = compare(batches(rows), batches(other, 5))
 
-    assert Compared(19, 1) == Compared(found.same, found.different)
+    assert RecordsCompared(19, 1) == RecordsCompared(found.same, found.different)
     assert [(at, at, column)] == named(found)
 
 
@@ -140,7 +140,7 @@ def test_a_side_that_has_nothing_in_common_is_not_read_record_by_record() -> Non
     assert 900 == found.same + found.different + found.unread
 
 
-def counts(found: Compared) -> tuple[int, int, int, int]:
+def counts(found: RecordsCompared) -> tuple[int, int, int, int]:
     """The four numbers."""
     return found.same, found.different, found.backup_only, found.kafka_only
 

@@ -12,7 +12,7 @@ from typing import Final, Self
 
 import pyarrow as pa
 
-from kbackup.kafka.wire import Answer, Request
+from kbackup.kafka.wire import Request, Response
 
 _HEARTBEAT, _COMMIT = (88, 0), (8, 9)
 _LEAVES: Final = -1
@@ -84,11 +84,11 @@ class StreamsMember:
         head = Request(is_compact=True).numbers("hhi", *api, 1)
         return head.raw(struct.pack(">h", 4) + b"test").end()
 
-    def _asked(self, request: Request) -> Answer:
+    def _asked(self, request: Request) -> Response:
         body = b"".join(request.parts)
         self._socket.sendall(struct.pack(">i", len(body)) + body)
         (size,) = struct.unpack(">i", self._read(4))
-        return Answer(pa.py_buffer(self._read(size)), is_compact=True)
+        return Response(pa.py_buffer(self._read(size)), is_compact=True)
 
     def _read(self, size: int) -> bytes:
         found = b""

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from kbackup.cli import root
 from kbackup.cli.page import COLOURS, page
 from kbackup.inspect import Days, MapState, Stretch
-from kbackup.inspect.topics import PartitionMap, StoredPartition
+from kbackup.inspect.topics import PartitionCoverage, StoredPartition
 from kbackup.records import TopicPartition
 
 LAST = 49_382_715_604
@@ -27,9 +27,9 @@ STATES = (
 DAYS = (Days(MapState.STORED, "2026-11-01", "2026-11-20"),)
 
 
-def a_map(topic: str = "orders", states: tuple[Stretch, ...] = STATES) -> PartitionMap:
+def a_map(topic: str = "orders", states: tuple[Stretch, ...] = STATES) -> PartitionCoverage:
     """What is known of a partition's coverage."""
-    return PartitionMap(TopicPartition(topic, 0), states, DAYS)
+    return PartitionCoverage(TopicPartition(topic, 0), states, DAYS)
 
 
 def written(folder: Path, file: Path) -> Result:

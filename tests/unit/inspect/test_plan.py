@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kbackup.inspect.query import Need, needs, stand_in
+from kbackup.inspect.query import Used, needs, stand_in
 
 
 @dataclass
@@ -114,15 +114,15 @@ def test_columns_are_those_that_anything_above_a_table_refers_to() -> None:
 
     found = needs(plan, ["orders", "pay", "audit"])
 
-    assert {"orders": Need(("offset", "key")), "pay": Need(("value",))} == found
+    assert {"orders": Used(("offset", "key")), "pay": Used(("value",))} == found
 
 
 def test_rows_are_alike_to_a_query_that_uses_only_what_an_object_is_named_by() -> None:
     """Counts of all, by topic or partition; of any other column they are not."""
-    assert {"o": Need((), ())} == needs(Plan("Project", (), [table(0)]), ["o"])
+    assert {"o": Used((), ())} == needs(Plan("Project", (), [table(0)]), ["o"])
     by = Plan("Aggregate", ["0:topic", "0:partition"], [table(0)])
-    assert {"o": Need(("topic", "partition"), ())} == needs(by, ["o"])
-    assert {"o": Need(("key",))} == needs(Plan("Aggregate", ["0:key"], [table(0)]), ["o"])
+    assert {"o": Used(("topic", "partition"), ())} == needs(by, ["o"])
+    assert {"o": Used(("key",))} == needs(Plan("Aggregate", ["0:key"], [table(0)]), ["o"])
 
 
 @pytest.mark.parametrize(
@@ -159,5 +159,5 @@ def test_comparisons_with_numbers_may_be_true_of_whole_objects(
     condition: list[Json], expected: tuple[tuple[str, int], ...] | None
 ) -> None:
     """Any other use of the offset needs every offset."""
-    assert {"o": Need(("offset",), expected)} == needs(filtered(condition), ["o"])
-    assert {"o": Need(("offset",))} == needs(filtered(condition, "0:offset"), ["o"])
+    assert {"o": Used(("offset",), expected)} == needs(filtered(condition), ["o"])
+    assert {"o": Used(("offset",))} == needs(filtered(condition, "0:offset"), ["o"])

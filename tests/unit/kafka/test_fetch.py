@@ -21,9 +21,9 @@ from kbackup.kafka.brokers import Aborted, address_of, committed
 from kbackup.kafka.fetch import BatchReader
 from kbackup.kafka.wire import (
     Api,
-    Connection,
+    BrokerConnection,
     LostError,
-    RefusedError,
+    NoAccessError,
     Security,
     scram,
     unspoken,
@@ -360,7 +360,7 @@ def test_a_challenge_that_makes_no_sense_is_refused(challenge: bytes) -> None:
     steps = scram("sha512", "a=b,c", "secret", "ours")
     assert b"n,,n=a=3Db=2Cc,r=ours" == next(steps)
 
-    with pytest.raises(RefusedError, match="makes no sense"):
+    with pytest.raises(NoAccessError, match="makes no sense"):
         steps.send(challenge)
 
 
@@ -370,7 +370,7 @@ def test_a_broker_that_does_not_know_the_password_is_refused() -> None:
     next(steps)
     steps.send(b"r=ours-theirs,s=QQ==,i=4096")
 
-    with pytest.raises(RefusedError, match="does not know the password"):
+    with pytest.raises(NoAccessError, match="does not know the password"):
         steps.send(b"v=" + base64.b64encode(bytes(64)))
 
 
@@ -421,7 +421,9 @@ def test_a_proxy_that_has_no_broker_behind_it_is_asked_again() -> None:
         closing_it.start()
         host, port = proxy.getsockname()
         with pytest.raises(LostError, match="closed the connection"):
-            Connection(host, port, Security.of({"security.protocol": "SSL"}), 10, (Api.FETCH,))
+            BrokerConnection(
+                host, port, Security.of({"security.protocol": "SSL"}), 10, (Api.FETCH,)
+            )
         closing_it.join()
 
 
@@ -433,7 +435,7 @@ def _closed_after_hello(proxy: socket.socket) -> None:
 
 def test_a_missing_certificate_is_said() -> None:
     """A file of authorities that is not there is an error that names the reason."""
-    with pytest.raises(RefusedError, match="No such file"):
+    with pytest.raises(NoAccessError, match="No such file"):
         Security.of({"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"})
 
 

@@ -14,7 +14,7 @@ from kbackup.cli.screens import expired, expiring
 from kbackup.errors import LockedError, TopicsLockedError
 from kbackup.events import Plain, to_json
 from kbackup.formats import FormatOptions
-from kbackup.inspect.topics import PartitionMap, coverage
+from kbackup.inspect.topics import PartitionCoverage, coverage
 from kbackup.naming.renaming import ALL
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Span
@@ -101,7 +101,7 @@ def judged(backup: Backup, *, deep: bool = False) -> tuple[int, list[str]]:
     return code, [text for text in texts if not text.startswith("removed on purpose: ")]
 
 
-def drawn(backup: Backup) -> PartitionMap:
+def drawn(backup: Backup) -> PartitionCoverage:
     """The map of the partition."""
     said = known.read(backup.store, backup.layout, CLOCK)
     found = said.left(listing.list_backup(backup.store, backup.layout, FormatOptions()))
