@@ -149,9 +149,9 @@ def sanitized(session: nox.Session) -> None:
             "tests/property/test_connect.py::test_all_rows_at_once_are_read_as_one_by_one",
             *session.posargs,
             env={
-                "_KBACKUP_NATIVE_LIBRARY": str(kafka),
-                "_KBACKUP_NATIVE_AVRO": str(avro),
-                "_KBACKUP_NATIVE_BATCHES": str(batches),
+                native.KAFKA.other: str(kafka),
+                native.AVRO.other: str(avro),
+                native.BATCHES.other: str(batches),
                 "ARROW_DEFAULT_MEMORY_POOL": "system",  # which the sanitizer sees
                 "LD_PRELOAD": runtime,
                 "ASAN_OPTIONS": "detect_leaks=0",  # Python's own, and all that it never frees

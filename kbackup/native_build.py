@@ -26,10 +26,12 @@ class Native(NamedTuple):
     Attributes:
         folder: Where its sources are.
         library: Where it is in a checkout and in a wheel.
+        other: The variable that names another build of it, such as one with sanitizers.
     """
 
     folder: Path
     library: Path
+    other: str
 
     def digest(self) -> str | None:
         """Return what tells these sources from others; None where there are none: in a wheel."""
@@ -42,14 +44,14 @@ class Native(NamedTuple):
         return found.hexdigest()[:16]
 
 
-def _in(folder: str, name: str) -> Native:
+def _in(folder: str, name: str, other: str) -> Native:
     place = Path(__file__).parent / folder / "native"
-    return Native(place, place / name)
+    return Native(place, place / name, other)
 
 
-KAFKA: Final = _in("kafka", "libkbackup.so")
-AVRO: Final = _in("connect", "libavro.so")
-BATCHES: Final = _in("batches", "libbatches.so")
+KAFKA: Final = _in("kafka", "libkbackup.so", "_KBACKUP_NATIVE_LIBRARY")
+AVRO: Final = _in("connect", "libavro.so", "_KBACKUP_NATIVE_AVRO")
+BATCHES: Final = _in("batches", "libbatches.so", "_KBACKUP_NATIVE_BATCHES")
 ALL: Final = (KAFKA, AVRO, BATCHES)
 
 _FLAGS: Final = (
@@ -136,19 +138,16 @@ class UnavailableError(Exception):
     """There is no library here that works; the text says why."""
 
 
-def load(
-    native: Native, other: str, functions: Mapping[str, tuple[Any, ...]]
-) -> tuple[SimpleNamespace, Path]:
+def load(native: Native, functions: Mapping[str, tuple[Any, ...]]) -> tuple[SimpleNamespace, Path]:
     """Return the functions of a library, by their names without ``kb_``, and its file.
 
     Args:
-        other: The variable that names another build of it, such as one with sanitizers.
         functions: Result and arguments of each; ``digest`` among them.
 
     Raises:
         UnavailableError: If it does not work here.
     """
-    path = Path(os.environ.get(other, native.library))
+    path = Path(os.environ.get(native.other, native.library))
     if not path.exists():
         raise UnavailableError("no C compiler was found during installation to build it")
     found = SimpleNamespace()

@@ -13,9 +13,6 @@ from kbackup.batches.plain import HEADERS
 from kbackup.native_build import BATCHES, UnavailableError, load
 from kbackup.records import SCHEMA
 
-_OTHER: Final = "_KBACKUP_NATIVE_BATCHES"
-"""The variable that names another build of the library, such as one with sanitizers."""
-
 _P, _I32, _I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 
 _pointer_of: Final = pythonapi.PyCapsule_GetPointer
@@ -104,6 +101,6 @@ def library() -> Any:
     if sys.byteorder != "little":
         return None
     try:
-        return load(BATCHES, _OTHER, _FUNCTIONS)[0]
+        return load(BATCHES, _FUNCTIONS)[0]
     except UnavailableError:
         return None

@@ -10,9 +10,6 @@ from typing import Any, Final
 
 from kbackup.native_build import AVRO, UnavailableError, load
 
-_OTHER: Final = "_KBACKUP_NATIVE_AVRO"
-"""The variable that names another build of the library, such as one with sanitizers."""
-
 
 class Leaf(ctypes.Structure):
     """A plain value of a schema: ``struct leaf`` of ``avro.c``."""
@@ -60,7 +57,7 @@ def _found() -> tuple[Any, str]:
     if sys.byteorder != "little":
         return None, "it is for little-endian machines only"
     try:
-        return load(AVRO, _OTHER, _FUNCTIONS)[0], ""
+        return load(AVRO, _FUNCTIONS)[0], ""
     except UnavailableError as why:
         return None, str(why)
 

@@ -23,9 +23,6 @@ from kbackup.errors import ConfigurationError, KafkaError
 from kbackup.kafka import Way
 from kbackup.native_build import KAFKA, UnavailableError, load
 
-_OTHER: Final = "_KBACKUP_NATIVE_LIBRARY"
-"""The variable that names another build of the library, such as one with sanitizers."""
-
 _OLDEST: Final = 0x01060000
 """The librdkafka whose declarations ``rdkafka.h`` repeats."""
 
@@ -83,7 +80,7 @@ class Library:
 
 
 def _load() -> Library:
-    functions, path = load(KAFKA, _OTHER, _FUNCTIONS)
+    functions, path = load(KAFKA, _FUNCTIONS)
     if ";" in str(path):  # librdkafka's separator
         raise UnavailableError(f"librdkafka loads no plugin whose path has a semicolon: {path}")
     why = ctypes.create_string_buffer(256)
