@@ -652,6 +652,20 @@ def check_idle(cluster: Cluster, *groups: str) -> None:
         )
 
 
+def check_not_ahead(what: str, found: Position | None, offset: int) -> None:
+    """Refuse *what* is about to be done where a group is found ahead of *offset*.
+
+    Raises:
+        OffsetMovedError: If it is.
+    """
+    if found is not None and found.offset > offset:
+        raise OffsetMovedError(
+            what,
+            f"the group's offset is already {found.offset}: another run has overtaken this one",
+            "no record is lost; let one run at a time work on a group",
+        )
+
+
 class Connection(Protocol):
     """How to reach a cluster: plain data that opens clients."""
 

@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka.admin import AclOperation, AdminClient
 
 from kbackup.errors import KafkaError, KbackupError
-from kbackup.kafka import PATIENCE_S, KafkaSettings, OffsetMovedError, Position
+from kbackup.kafka import PATIENCE_S, KafkaSettings, Position, check_not_ahead
 from kbackup.records import TopicPartition as Where
 
 _AWAY: Final = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"})
@@ -339,13 +339,7 @@ class GroupPositions:
     def advance(self, where: Where, position: Position) -> None:
         """Commit *position*, unless it would move the group back: `Positions.advance`."""
         what = f"committing {where} offset {position.offset} to group {self._group}"
-        found = self.read(where)
-        if found is not None and found.offset > position.offset:
-            raise OffsetMovedError(
-                what,
-                f"the group's offset is already {found.offset}: another run has overtaken this one",
-                "no record is lost; let one run at a time work on a group",
-            )
+        check_not_ahead(what, self.read(where), position.offset)
         offset = TopicPartition(where.topic, where.partition, position.offset, position.metadata)
         calls(
             what,

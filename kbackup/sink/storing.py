@@ -19,7 +19,7 @@ from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.clock import Clock
 from kbackup.errors import KbackupError, StoreError
 from kbackup.events import ObjectStored
-from kbackup.kafka import OffsetMovedError, Position, Positions, Reader
+from kbackup.kafka import Position, Positions, Reader, check_not_ahead
 from kbackup.naming import DatedLayout, Layout
 from kbackup.pipeline.write import ClosedFile
 from kbackup.records import Facts, Span, TopicPartition, joined
@@ -141,13 +141,8 @@ class Storing:
         """
         if self._clock.steady_s() - self._seen.get(where, (-inf, None))[0] >= AGAIN_S:
             self._ask(where)
-        found = self._seen[where][1]
-        if found is not None and found.offset > reached:
-            raise OffsetMovedError(
-                f"storing {where} from offset {reached} on",
-                f"the group's offset is already {found.offset}: another run has overtaken this one",
-                "no record is lost; let one run at a time work on a group",
-            )
+        what = f"storing {where} from offset {reached} on"
+        check_not_ahead(what, self._seen[where][1], reached)
 
     def _ask(self, where: TopicPartition) -> None:
         with self._turn:
