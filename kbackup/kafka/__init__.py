@@ -390,15 +390,10 @@ class Positions(Protocol):
     def advance_all(
         self, positions: Mapping[TopicPartition, Position]
     ) -> dict[TopicPartition, KbackupError]:
-        """Commit positions as `advance` does, in one request; return what kept any from it."""
-        ...
+        """Commit positions in one request; return what kept any from it.
 
-    def advance(self, where: TopicPartition, position: Position) -> None:
-        """Commit *position*, unless it would move the group back.
-
-        Raises:
-            KafkaError: If the group has live members, or cannot be written.
-            OffsetMovedError: If the group is ahead: another run overtook this one.
+        That is a `KafkaError` if the group has live members, or cannot be written, and an
+        `OffsetMovedError` if the group is ahead: another run overtook this one.
         """
         ...
 

@@ -337,7 +337,7 @@ class GroupPositions:
         return {Where(topic, at) for (topic, at, _), error in answers.items() if error is None}
 
     def advance(self, where: Where, position: Position) -> None:
-        """Commit *position*, unless it would move the group back: `Positions.advance`."""
+        """Commit *position*, unless it would move the group back; else raise what keeps it."""
         what = f"committing {where} offset {position.offset} to group {self._group}"
         check_not_ahead(what, self.read(where), position.offset)
         offset = TopicPartition(where.topic, where.partition, position.offset, position.metadata)
@@ -405,7 +405,7 @@ class Lending:
     def borrow(self, settings: KafkaSettings, group: str, *, alone: bool = False) -> GroupPositions:
         """Return a group's positions, opened if nobody has them; `give_back` them once.
 
-        With *alone* nobody else is to have them: only one thread may `Positions.advance`.  What is
+        With *alone* nobody else is to have them: only one thread may advance them.  What is
         shared may be read, and named to a transaction, by several at once.
         """
         with self._lock:
