@@ -431,6 +431,12 @@ def corrupt(what: str, why: str) -> CorruptObjectError:
     return CorruptObjectError(what, why, do)
 
 
+def too_large(what: str, why: str) -> CorruptObjectError:
+    """Return the error of a file that holds *what*, such as "the log holds a record"."""
+    do = "if records are this large, raise --max-record-bytes"
+    return CorruptObjectError(f"{what} that is too large, or is altered", why, do)
+
+
 @contextmanager
 def translated(what: str) -> Iterator[None]:
     """Translate pyarrow's errors about bad bytes into ours; disk errors stay unchanged."""

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 
 from kbackup.errors import CorruptObjectError, UnsupportedObjectError, counted
 from kbackup.files import Section
-from kbackup.formats import FormatOptions, OnlyRead, Traits, codecs
+from kbackup.formats import FormatOptions, OnlyRead, Traits, codecs, too_large
 from kbackup.naming import View
 from kbackup.records import ANY_KIND, HEADER, SCHEMA, Facts, TimestampType
 
@@ -84,11 +84,8 @@ def _parsed(data: bytes, max_record_bytes: int) -> tuple[pa.RecordBatch, int, in
         length, time, offset, key_size = _record(data, at)
         end = at + 4 + length
         if length > max_record_bytes + _FIXED_BYTES:
-            raise CorruptObjectError(
-                "the segment holds a record that is too large, or is altered",
-                f"the record after {counted(len(offsets), 'other')} has {length} bytes",
-                "if records are this large, raise --max-record-bytes",
-            )
+            why = f"the record after {counted(len(offsets), 'other')} has {length} bytes"
+            raise too_large("the segment holds a record", why)
         if end > size:
             wanted = max(wanted, end - at)
             break

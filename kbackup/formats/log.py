@@ -25,7 +25,7 @@ from kbackup.batches import CODEC_BITS, CONTROL, BatchError, Batches, crc32c, wa
 from kbackup.batches.decoding import decoded
 from kbackup.batches.plain import Why
 from kbackup.errors import CorruptObjectError
-from kbackup.formats import FormatOptions, OnlyRead, Traits, codecs, corrupt
+from kbackup.formats import FormatOptions, OnlyRead, Traits, codecs, corrupt, too_large
 from kbackup.naming import View
 from kbackup.records import ANY_KIND, NO_TIMESTAMP
 
@@ -273,11 +273,7 @@ def _bad(error: BatchError) -> CorruptObjectError:
 
 
 def _large(why: str) -> CorruptObjectError:
-    return CorruptObjectError(
-        "the log holds a record or a batch that is too large, or is altered",
-        why,
-        "if records are this large, raise --max-record-bytes",
-    )
+    return too_large("the log holds a record or a batch", why)
 
 
 def _corrupt(why: str) -> CorruptObjectError:

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kbackup.errors import CorruptObjectError, counted
-from kbackup.formats import corrupt, translated
+from kbackup.formats import corrupt, too_large, translated
 from kbackup.formats.codecs import RATIO_FLOOR_BYTES
 from kbackup.records import SCHEMA, batch_bytes, record_bytes
 
@@ -226,11 +226,7 @@ def _check_sizes(metadata: pq.FileMetaData, max_record_bytes: int) -> None:
         values = 4 * max((column.num_values for column in columns), default=0)
         size = max(group.total_byte_size, unpacked, values)
         if size > most:
-            raise CorruptObjectError(
-                "the full-record file holds a record that is too large, or is altered",
-                f"row group {number} has {size} bytes, more than {most}",
-                "if records are this large, raise --max-record-bytes",
-            )
+            raise _large(f"row group {number} has {size} bytes, more than {most}")
 
 
 def _check_pages(file: BinaryIO, group: pq.RowGroupMetaData) -> None:
@@ -259,6 +255,10 @@ def _check_rows(batch: pa.RecordBatch, last: int | None) -> None:
 
 def _corrupt(why: str) -> CorruptObjectError:
     return corrupt(_WHAT, why)
+
+
+def _large(why: str) -> CorruptObjectError:
+    return too_large("the full-record file holds a record", why)
 
 
 _FIRST_READ: Final = 512
@@ -419,11 +419,7 @@ class Unfolding:
         """
         sizes = _row_bytes(batch)
         if (longest := pc.max(sizes).as_py()) > self._max_record_bytes:
-            raise CorruptObjectError(
-                "the full-record file holds a record that is too large, or is altered",
-                f"one has {longest} bytes, more than {self._max_record_bytes}",
-                "if records are this large, raise --max-record-bytes",
-            )
+            raise _large(f"one has {longest} bytes, more than {self._max_record_bytes}")
         up_to = pc.cumulative_sum(sizes).to_pylist()
         self._given += up_to[-1]
         if self._given > self._most:

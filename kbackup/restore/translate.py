@@ -135,12 +135,7 @@ class Translator:
         else:
             ms = _time(found)
         if ms is None:
-            raise RefusedError(
-                f"{of.source}: offset {offset} cannot be translated by time",
-                why,
-                BY_HAND,
-                **of.source.place,
-            )  # fmt: skip
+            raise _timeless(of, offset, why)
         return ms
 
     def _translate(self, of: RestoredPartition, offset: int) -> Translated:
@@ -355,6 +350,11 @@ def _inexact(of: RestoredPartition, offset: int, why: str) -> InexactError:
     return InexactError(what, why, BY_TIME, **of.source.place)
 
 
+def _timeless(of: RestoredPartition, offset: int, why: str) -> RefusedError:
+    what = f"{of.source}: offset {offset} cannot be translated by time"
+    return RefusedError(what, why, BY_HAND, **of.source.place)
+
+
 def _offset(record: pa.RecordBatch) -> int:
     offset: int = record["offset"][0].as_py()
     return offset
@@ -543,12 +543,8 @@ class GroupView:
     def _moment(self, of: RestoredPartition, offset: int) -> int | None:
         """Return the time to go by; None: all was read."""
         if not self._restored.has_times(of.target.topic):
-            raise RefusedError(
-                f"{of.source}: offset {offset} cannot be translated by time",
-                f"{of.target.topic} keeps the times of its writing: message.timestamp.type",
-                BY_HAND,
-                **of.source.place,
-            )  # fmt: skip
+            why = f"{of.target.topic} keeps the times of its writing: message.timestamp.type"
+            raise _timeless(of, offset, why)
         return self._translator.moment(of, offset)
 
     def _at_time(self, at: TopicPartition, moment: int | None) -> Translated:
