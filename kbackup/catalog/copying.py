@@ -170,7 +170,7 @@ AFTER: Final = ("groups", "cluster", "restores")
 _APPLIED: Final = "/applied/"
 """What a restore has set in its target, and may set again: no part of the backup."""
 
-_OF_PLACE: Final = ("sink copy", "sink expire")
+_OF_PLACE: Final = ("sink copy", "sink expire", "restore verify")
 """The commands whose run records are about one bucket, and no backup."""
 
 _RUNS_COMPARED: Final = 64

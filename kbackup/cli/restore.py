@@ -7,8 +7,9 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -50,6 +51,7 @@ from kbackup.errors import (
     CorruptObjectError,
     KbackupError,
     RefusedError,
+    StoreError,
     counted,
 )
 from kbackup.stores import READABLE
@@ -513,17 +515,55 @@ def verify_command(
             at.tell(at.mending().rebuild())
         if acceptance:
             at.tell(at.mending().accept(acceptance))
-        is_deep = deep or part is not None or sample is not None
-        if is_deep or against is None:
-            _verify(at, share, deep=is_deep)
-        if against is not None:
-            _compare(at, against, is_strict=strict)
+        is_part = part is not None or sample is not None
+        modes = ["part" if is_part else "deep"] if deep or is_part else []
+        modes += [] if against is None else [against]
+        with _proof(at, modes or ["listing"]):
+            if modes != [against]:
+                _verify(at, share, deep=deep or is_part)
+            if against is not None:
+                _compare(at, against, is_strict=strict)
 
     try:
         _check_sides(parameters, against, is_strict=strict)
     except ConfigurationError as error:
         refuse("restore verify", parameters, error)
     look("verify" if against is None else "against", "restore verify", parameters, work)
+
+
+@contextmanager
+def _proof(at: OpenedBackup, modes: list[str]) -> Iterator[None]:
+    """Leave in the bucket how verifying has ended, where that may be written."""
+    from kbackup.runs import history  # noqa: PLC0415
+
+    begun = at.clock.now()
+    at.summary.facts |= {"modes": modes, **history.selected(at.asked)}
+    try:
+        yield
+    except KbackupError as error:
+        if not (error.begins_nothing or isinstance(error, StoreError)):
+            at.summary.fail(error)
+            _leave_proof(at, begun)
+        raise
+    _leave_proof(at, begun)
+
+
+def _leave_proof(at: OpenedBackup, begun: datetime) -> None:
+    from kbackup.clock import rfc3339  # noqa: PLC0415
+    from kbackup.runs import history  # noqa: PLC0415
+
+    if "s3.versions.as.of" in at.place.options:  # what was verified is not what is there
+        return
+    facts, signal = at.summary.facts, at.session.stop.signal
+    facts["last_success"] = None if at.summary.exit_code(signal) else rfc3339(begun)
+    places = at.layout.prefix(), at.layout.records_prefix()
+    try:
+        if any(next(iter(at.store.list(place)), None) is not None for place in places):
+            said = replace(at.summary.finish(signal), partitions=())
+            history.write_run(at.store, at.layout, said)
+    except KbackupError as error:
+        text = f"no run record was left beside the backup: {error}"
+        at.tell([at.summary.warn("no_run_record", text)])
 
 
 def _check_sides(parameters: Mapping[str, Any], against: str | None, *, is_strict: bool) -> None:

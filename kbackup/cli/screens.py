@@ -137,6 +137,7 @@ def status_foot(facts: Mapping[str, Any]) -> list[str]:
     if "captures" in facts:
         lines += [_captures(facts["captures"]), _access(facts.get("access_kept"))]
         lines.append(_last_drill(facts.get("last_drill")))
+        lines += [f"verify ({one.mode}): {_passed(one)}" for one in facts.get("proofs", ())]
     return lines + [
         f"running: {one.run} on {one.host}, since {one.started}" for one in facts.get("running", ())
     ]
@@ -155,9 +156,13 @@ def _last_drill(found: Any) -> str:
     """Return how the newest drill has ended; None: there was none."""
     if found is None:
         return "drills: none yet"
+    return f"drills: {_passed(found)}"
+
+
+def _passed(found: Any) -> str:
     passed = "none has passed" if found.passed is None else f"last passed {rfc3339(found.passed)}"
     last = "" if found.exit_code == 0 else f", the last one failed (exit {found.exit_code})"
-    return f"drills: {passed}{last}"
+    return f"{passed}{last}"
 
 
 def _captures(found: Any) -> str:

@@ -18,7 +18,7 @@ import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -376,17 +376,8 @@ def last_run(
         asked: For what the run was asked at least; one that was asked for nothing had it all.
         now: Aware.
     """
-    prefix, first = layout.runs_prefix(), now.astimezone(UTC) - timedelta(days=_LAST_DAYS)
-    listed = store.list(prefix, after=f"{prefix}{first:%Y-%m-%d}")
-    keys = sorted((one.key for one in listed if _is_of(one, layout, command)), reverse=True)
     newest = None
-    for record in _read_all(store, keys[:_LAST_READ]):
-        if record is None or (record.topics_dir, record.command) != (layout.topics_dir, command):
-            continue
-        had_all = not record.names or {*asked.words} <= {*record.names}
-        is_late = record.started is not None and record.started > now + CLOCKS
-        if is_late or not (had_all and record.vouches_for(asked.partitions)):
-            continue
+    for record in _last_records(store, layout, command, asked, now):
         newest = newest or record
         if record.success is not None:
             return LastRun(newest, record.success)
@@ -395,6 +386,62 @@ def last_run(
 
 _LAST_DAYS: Final = 100
 _LAST_READ: Final = 50
+
+
+def _last_records(
+    store: Store, layout: Layout, command: str, asked: Asked, now: datetime
+) -> Iterator[RunRecord]:
+    prefix, first = layout.runs_prefix(), now.astimezone(UTC) - timedelta(days=_LAST_DAYS)
+    listed = store.list(prefix, after=f"{prefix}{first:%Y-%m-%d}")
+    keys = sorted((one.key for one in listed if _is_of(one, layout, command)), reverse=True)
+    for record in _read_all(store, keys[:_LAST_READ]):
+        if record is None or (record.topics_dir, record.command) != (layout.topics_dir, command):
+            continue
+        had_all = not record.names or {*asked.words} <= {*record.names}
+        is_late = record.started is not None and record.started > now + CLOCKS
+        if not is_late and had_all and record.vouches_for(asked.partitions):
+            yield record
+
+
+VERIFY: Final = "restore verify"
+
+MODES: Final = ("listing", "deep", "part", "source", "target")
+"""What ``restore verify`` compares: the ledger with what is listed, with all objects or a part of
+them, and records with Kafka's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """How the newest ``restore verify`` of one of `MODES` went.
+
+    Attributes:
+        passed: When the newest has begun that found nothing wrong (exit 0); None for none.
+    """
+
+    mode: str
+    started: datetime | None
+    exit_code: int | None
+    passed: datetime | None
+
+
+def proofs(store: Store, layout: Layout, asked: Asked, now: datetime) -> list[Proof]:
+    """Return how a backup was verified last, in the order of `MODES`; it reads as `last_run` does.
+
+    A run for some topics proves nothing where all are *asked* for.
+    """
+    found: dict[str, Proof] = {}
+    for record in _last_records(store, layout, VERIFY, asked, now):
+        said = record.said.get("modes")
+        if not isinstance(said, list) or (record.names and not asked.words):
+            continue
+        for mode in MODES:
+            one = found.get(mode)
+            if mode in said and (one is None or one.passed is None):
+                newest = one or Proof(mode, record.started, record.said.get("exit_code"), None)
+                found[mode] = replace(newest, passed=record.success)
+        if len(found) == len(MODES) and all(one.passed for one in found.values()):
+            break
+    return [found[mode] for mode in MODES if mode in found]
 
 
 def write_success(

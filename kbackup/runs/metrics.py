@@ -8,7 +8,7 @@ import errno
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -30,7 +30,7 @@ from kbackup.naming import Layout, place_of
 from kbackup.naming.renaming import Asked
 from kbackup.runs import history, known
 from kbackup.runs.context import Periodic, RunCommand, RunContext
-from kbackup.runs.history import LastRun, PastRun, RunRecord
+from kbackup.runs.history import LastRun, PastRun, Proof, RunRecord
 from kbackup.runs.status import RESTORE, SINK, ThisRestore, Words, status
 from kbackup.stores import Store, open_store
 
@@ -64,6 +64,7 @@ class Seen:
         was_read: Whether any look has.
         success: Up to when the backup, or the restore, is complete; None where nothing says so.
         upkeep: How the newest runs of the commands of `UPKEEP` went.
+        proofs: How the backup was verified last.
     """
 
     command: str
@@ -78,6 +79,7 @@ class Seen:
     stored: Mapping[str, Stored] = field(default_factory=dict)
     drill: LastDrill | None = None
     upkeep: Mapping[str, LastRun] = field(default_factory=dict)
+    proofs: Sequence[Proof] = ()
 
 
 _Samples = Iterator[tuple[tuple[str, ...], float | None]]
@@ -110,6 +112,7 @@ _PARTITION: Final = ("group", "topic", "partition", "target")
 OWN_LABELS: Final = {
     "group": "the consumer group that keeps the positions",
     "code": "the [code](../troubleshoot.md) of a failure",
+    "mode": "`listing`, `deep`, `part` (of it), `source` or `target`",
     "topic": "the topic that is, or was, backed up",
     "partition": "its number",
     "target": "of a restore: the topic that is written to",
@@ -158,6 +161,14 @@ def _of_drill(name: str, text: str, value: Callable[[LastDrill], float | None]) 
     return _of_one(f"drill_{name}", text, lambda seen: seen.drill, value)
 
 
+def _of_proof(name: str, text: str, value: Callable[[Proof], float | None]) -> Metric:
+    def samples(seen: Seen) -> _Samples:
+        for proof in seen.proofs:
+            yield (proof.mode,), value(proof)
+
+    return Metric(f"kbackup_last_verify_{name}", text, ("mode",), samples)
+
+
 UPKEEP: Final = {"copy": "sink copy", "expiry": "sink expire"}
 """What keeps a backup, and leaves a record in the bucket that it has worked on."""
 
@@ -176,11 +187,11 @@ def _of_upkeep(noun: str, what: str, done: str) -> Iterator[Metric]:
                  lambda run: _seconds(run.record.started))  # fmt: skip
     yield metric("success_timestamp_seconds", "The same of the newest that went well; 0 for none.",
                  lambda run: _seconds(run.success) or 0)  # fmt: skip
-    yield metric("exit_code", "Its exit code; that so far of one that follows.",
+    yield metric("exit_code", "Its exit code, so far if it follows.",
                  lambda run: run.record.past().exit_code)  # fmt: skip
     yield metric("objects", f"Objects that it {done}.", lambda run: run.record.said.get(done))
     yield metric("bytes", "Their bytes.", lambda run: run.record.said.get(f"{done}_bytes"))
-    yield Metric(f"kbackup_last_{noun}_failures", "What failed in it, counted by its code.",
+    yield Metric(f"kbackup_last_{noun}_failures", "Its failures, by code.",
                  ("code",), failures)  # fmt: skip
 
 
@@ -254,7 +265,7 @@ METRICS: Final = (
     _of_run("objects", "Objects that the newest run stored, or read.", lambda run: run.objects),
     Metric("kbackup_last_run_bytes", "Bytes of these objects.", (), _bytes),
     Metric(
-        "kbackup_last_run_failures", "What failed in the newest run, counted by its code.",
+        "kbackup_last_run_failures", "Failures of the newest run, by code.",
         ("code",), _failures,
     ),
     _of_partition("committed_offset", "The next offset to copy.", lambda row: row.committed),
@@ -295,6 +306,12 @@ METRICS: Final = (
     _of_drill("rto_seconds", "How long a recovery takes by it, of all that is stored.",
               lambda drill: drill.rto_s),
     _of_drill("rpo_seconds", "Age of its oldest partition's backup.", lambda drill: drill.rpo_s),
+    _of_proof("timestamp_seconds", "Start of the newest `restore verify`, of the last 100 days.",
+              lambda proof: _seconds(proof.started)),
+    _of_proof("passed_timestamp_seconds",
+              "The same of the newest that found nothing wrong; 0 for none.",
+              lambda proof: _seconds(proof.passed) or 0),
+    _of_proof("exit_code", "Exit code of the newest.", lambda proof: proof.exit_code),
     *_of_upkeep("copy", "`sink copy` into this bucket", "sent"),
     *_of_upkeep("expiry", "`sink expire`", "deleted"),
 )  # fmt: skip
@@ -354,6 +371,14 @@ class Watched:
             _log.debug("how copies and expiries went is not known: %s", error)
         return found
 
+    def proofs(self) -> list[Proof]:
+        """Return how the backup was verified last; nothing where that cannot be read."""
+        try:
+            return history.proofs(self.store, self.layout, self.asked, self.clock.now())
+        except StoreError as error:
+            _log.debug("how the backup was verified last is not known: %s", error)
+            return []
+
     def drill(self) -> LastDrill | None:
         """Return how the newest drill has ended; None where that cannot be read."""
         try:
@@ -412,11 +437,13 @@ class Exporter(Collector):
                     self._seen, last=own.past(), rows=tuple(own.rows), group=own.group
                 )
             raise
-        stored, drill, upkeep = self._seen.stored, self._seen.drill, self._seen.upkeep
+        seen = self._seen
+        stored, drill, upkeep, proofs = seen.stored, seen.drill, seen.upkeep, seen.proofs
         is_old = self._summed is None or steady_s - self._summed >= LEDGER_S
         if is_old and watched.of is SINK:
             self._summed = steady_s
             stored, drill, upkeep = watched.stored(), watched.drill(), watched.upkeep()
+            proofs = watched.proofs()
         self._seen = Seen(
             watched.of.command,
             is_up=True,
@@ -430,6 +457,7 @@ class Exporter(Collector):
             stored=stored,
             drill=drill,
             upkeep=upkeep,
+            proofs=proofs,
         )
         return found
 

@@ -225,6 +225,7 @@ def status(
         summary.facts["captures"] = _captures(store, layout, summary, now, asked)
         summary.facts["access_kept"] = _access(store, layout, summary)
         summary.facts["last_drill"] = drills.last(store, layout)
+        summary.facts["proofs"] = history.proofs(store, layout, asked, now)
     _judge(of, summary, layout, (success, now, max_age_s), newest, restore, others)
     summary.facts |= {
         "group": None if newest is None else newest.group,

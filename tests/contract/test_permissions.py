@@ -239,7 +239,7 @@ def test_each_command_makes_the_requests_that_its_policy_allows_and_no_others(
         "restore query": bench.read,
         "restore list": lambda: bench.typed("restore", "list"),
         "restore verify": lambda: bench.typed("restore", "verify"),
-        "restore verify --deep": bench.verify,
+        "restore verify --deep": lambda: (bench.verify(), bench.typed("restore", "verify")),
         "restore cat": lambda: bench.typed("restore", "cat", "orders:0@3"),
         "doctor": lambda: bench.examine(writes=False),
         "doctor --write-probe": lambda: bench.examine(writes=True),

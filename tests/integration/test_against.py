@@ -61,6 +61,10 @@ def test_both_sides_are_the_same(
         assert 3 <= sum(one["behind"] for one in lines)
         assert not any(one["differences"] for one in lines)
     assert 5 == sum(one["proven"] for one in source.of("compared"))
+    proofs = kbackup.json("sink", "status", "-t", topic).summary["proofs"]
+    assert {"source": True, "target": True} == {
+        one["mode"]: one["exit_code"] == 0 and one["passed"] == one["started"] for one in proofs
+    }
 
 
 Alter = Callable[[Sequence[Record]], Sequence[Record]]

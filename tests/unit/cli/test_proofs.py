@@ -1,0 +1,122 @@
+"""What ``restore verify`` leaves in the bucket: when a backup was last verified, how, and how that
+went."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from backup_samples import Backup
+
+from kbackup.catalog.copying import run_records
+from kbackup.clock import rfc3339
+from kbackup.naming import Layout
+from kbackup.runs import history
+from kbackup.stores import StoreSettings, open_store
+from tests.support.command import Result
+from tests.support.ended import ended
+from tests.support.invoked import invoke
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A backup of two topics."""
+    (folder := tmp_path / "backup").mkdir()
+    backup = Backup.in_folder(folder)
+    for topic in ("orders", "audit"):
+        backup.put(topic, 0, range(5))
+    return folder
+
+
+def run(folder: Path, line: str) -> Result:
+    """Run a command over a backup."""
+    return invoke(*line.split(), "--json", "--store-url", f"file://{folder}")
+
+
+def age(folder: Path) -> None:
+    """Make the only run record one of an hour ago."""
+    (path,) = (folder / "_kbackup" / "runs").iterdir()
+    record = json.loads(path.read_text())
+    ago = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
+    record |= {"run": history.new_run_id(ago), "last_success": rfc3339(ago)}
+    path.unlink()
+    path.with_name(f"{record['run'].replace(':', '')}-restore-verify.json").write_text(
+        json.dumps(record)
+    )
+
+
+def proofs(folder: Path, more: str = "") -> dict[str, tuple[int, bool]]:
+    """What the status says of each mode: its exit code, and whether it ever passed."""
+    found = run(folder, f"sink status {more}").lines[-1]["proofs"]
+    return {one["mode"]: (one["exit_code"], one["passed"] is not None) for one in found}
+
+
+def test_status_says_what_was_verified_last_and_how_that_went(folder: Path, tmp_path: Path) -> None:
+    """Each mode by itself: in words, as JSON, as metrics; a failure does not hide what passed."""
+    assert {} == proofs(folder)
+
+    assert 0 == run(folder, "restore verify").code
+    before = proofs(folder)
+    age(folder)
+    for each in (folder / "topics").rglob("audit*.parquet"):
+        each.unlink()
+    assert 7 == run(folder, "restore verify -t audit").code
+    store, path = open_store(StoreSettings(f"file://{folder}")), tmp_path / "m.prom"
+    sink = ended(run=history.new_run_id(datetime.now(UTC)), exit_code=0, names=["audit"])
+    history.write_run(store, Layout(), sink)
+    shown = invoke(
+        "sink", "status", "-t", "audit", "--store-url", f"file://{folder}",
+        "--metrics-file", str(path),
+    )  # fmt: skip
+
+    assert {"listing": (0, True)} == before
+    assert {"listing": (7, True)} == proofs(folder, "-t audit")
+    (line,) = (one for one in shown.stdout.splitlines() if one.startswith("verify ("))
+    assert ("last passed 20" in line, "the last one failed (exit 7)" in line) == (True, True)
+    found = {
+        one.partition("{")[0]: float(one.rpartition(" ")[2])
+        for one in path.read_text().splitlines()
+        if one.startswith("kbackup_last_verify_") and 'mode="listing"' in one
+    }
+    assert found.pop("kbackup_last_verify_exit_code") == 7
+    assert ["passed_timestamp_seconds", "timestamp_seconds"] == sorted(
+        name.removeprefix("kbackup_last_verify_") for name in found
+    )
+    assert 0 < found["kbackup_last_verify_passed_timestamp_seconds"]
+
+
+def test_a_part_proves_no_more_than_itself(folder: Path) -> None:
+    """Neither a topic stands for all, nor a look at the names for a look at the objects."""
+    run(folder, "restore verify -t orders")
+
+    assert {} == proofs(folder)
+    assert {} == proofs(folder, "-t orders,audit")
+    assert {"listing": (0, True)} == proofs(folder, "-t orders")
+
+
+def test_who_may_not_write_verifies_all_the_same(folder: Path) -> None:
+    """A note says that nothing was left, and the exit code is that of what was found."""
+    (folder / "_kbackup").mkdir(exist_ok=True)
+    (folder / "_kbackup" / "runs").write_text("in the way")
+
+    found = run(folder, "restore verify")
+
+    assert (0, "no_run_record") == (found.code, found.of("warning")[-1]["code"])
+
+
+def test_where_no_backup_is_nothing_is_left(tmp_path: Path) -> None:
+    """A wrong address gets no record of a backup that is elsewhere."""
+    assert 7 == run(tmp_path, "restore verify").code
+
+    assert [] == [*tmp_path.iterdir()]
+
+
+def test_a_proof_is_of_one_bucket(folder: Path) -> None:
+    """A copy was not verified by verifying what it is a copy of."""
+    run(folder, "restore verify")
+    (record,) = (folder / "_kbackup" / "runs").iterdir()
+    source = open_store(StoreSettings(f"file://{folder}"))
+    target = open_store(StoreSettings("memory://proofs"))
+
+    assert ["listing"] == json.loads(record.read_text())["modes"]
+    assert () == tuple(run_records(source, target, Layout()).keys)
