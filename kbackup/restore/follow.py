@@ -513,6 +513,8 @@ class FollowedGroups:
         lone = lone_streams(clients, {name: self._waiting[name].stood for name in free})
         restored = Restored(settings, self._kafka, self._store, frame.environment.clock, cluster)
         with closing(GroupView(restored, cluster, self._store, known=self._known)) as view:
+            of_free = (rows for name in free for rows in self._waiting[name].stood.values())
+            view.look_up(row for rows in of_free for row in rows)
             found = {
                 name: offsets
                 for name in free

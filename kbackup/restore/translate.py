@@ -424,9 +424,10 @@ class GroupView:
         found = {(row.where, row.offset or 0): row for row in rows if self._restored.map.is_same}
         for (where, offset), row in sorted(found.items(), key=lambda each: each[0]):
             try:
-                of = self._partition(row, self._restored.target(where))
+                at = self._restored.target(where)
+                of = self._partition(row, at)
                 if of is not None:
-                    self._translator.translate(of, offset)
+                    self._exact(of, at, offset)
             except (RefusedError, CorruptObjectError):  # of this one alone
                 continue
             except KbackupError as error:
@@ -453,17 +454,20 @@ class GroupView:
         of, offset = self._partition(row, at), row.offset or 0
         if of is None:
             return self._begins(at, "nothing of it is in the backup")
-        key = at, of.position.target_id, offset
-        found = self._known.get(key)
         try:
-            if found is None or found.offset < of.span.start_offset:
-                found = self._translator.translate(of, offset)
+            found = self._exact(of, at, offset)
         except InexactError:
             if not self._by_time:
                 raise
             return self._approximate(of, at, offset)
         if not found.note:  # else it may be told better once the copy has more
-            self.learned[key] = found
+            self.learned[at, of.position.target_id, offset] = found
+        return found
+
+    def _exact(self, of: RestoredPartition, at: TopicPartition, offset: int) -> Translated:
+        found = self._known.get((at, of.position.target_id, offset))
+        if found is None or found.offset < of.span.start_offset:
+            found = self._translator.translate(of, offset)
         return found
 
     def _approximate(self, of: RestoredPartition, at: TopicPartition, offset: int) -> Translated:

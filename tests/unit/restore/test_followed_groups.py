@@ -204,6 +204,27 @@ def test_a_look_at_what_is_known_costs_one_listing(
     assert GroupOffset(4, b"m") == stood(standby)["billing"][COPY]
 
 
+def test_what_was_read_for_one_group_serves_the_next(
+    standby: Standby, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever groups stand in an object, it is read once for all of them."""
+    standby.sink("orders", 0, range(10))
+    places = {f"g{at}": 9 - at for at in range(10)}
+    capture(standby, 1, protocol_type="consumer", **places)
+    opened, real = list[str](), MemoryStore.open
+
+    def opening(store: MemoryStore, key: str, *more: Any, **options: Any) -> Any:
+        opened.append(key)
+        return real(store, key, *more, **options)
+
+    monkeypatch.setattr(MemoryStore, "open", opening)
+
+    standby.follow(lambda look: look < 2, follow_groups=".*")
+
+    assert places == {name: found[COPY].offset for name, found in stood(standby).items()}
+    assert 2 == sum(key.startswith("topics/orders/") for key in opened)  # one is the copy's
+
+
 def test_a_restore_that_ends_takes_no_groups(standby: Standby) -> None:
     """The option says something of a restore that follows."""
     with pytest.raises(ConfigurationError):
