@@ -31,7 +31,7 @@ from kbackup.catalog.copying import (
     in_order,
     run_records,
 )
-from kbackup.catalog.keys import data_stream, recipients_stream
+from kbackup.catalog.keys import WrappedKey, data_stream, recipients_stream
 from kbackup.catalog.ledger import stream
 from kbackup.catalog.ledger.rows import (
     NOTHING,
@@ -43,10 +43,12 @@ from kbackup.catalog.ledger.rows import (
     TopicLedger,
     entries,
     ranged,
+    rows_of,
     table,
 )
-from kbackup.catalog.ledger.stream import topic_stream, topics_stream
+from kbackup.catalog.ledger.stream import Stream, topic_stream, topics_stream
 from kbackup.catalog.listing import Catalog, FileSet
+from kbackup.catalog.rekeying import OLD_KEYS
 from kbackup.clock import Clock, rfc3339
 from kbackup.errors import (
     CorruptObjectError,
@@ -57,8 +59,9 @@ from kbackup.errors import (
     StoreError,
     counted,
     form,
+    some,
 )
-from kbackup.events import Plain
+from kbackup.events import Plain, Warned
 from kbackup.formats import FormatOptions
 from kbackup.naming import Layout
 from kbackup.naming.renaming import Asked
@@ -238,6 +241,7 @@ class CopyRun:
         self._is_ours = not self._is_dry
         seen = self._look()
         if not self._is_dry:
+            yield from self._enter_keys()
             self._before_objects(seen)
         began_s = self._clock.steady_s()
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -348,7 +352,6 @@ class CopyRun:
 
     def _before_objects(self, seen: _Seen) -> None:
         """Send what objects need, the backup's id, and that there are such topics."""
-        self._enter_keys()
         self._send_files(seen.before)
         key = identity.key(self._layout)
         is_there = self._target.head(key) is not None
@@ -363,8 +366,12 @@ class CopyRun:
                 self._begin(one.where)
                 begun.add(topic)
 
-    def _enter_keys(self) -> None:
-        """Enter the keys that the source has; the copy may have recipients of its own."""
+    def _enter_keys(self) -> Iterator[Warned]:
+        """Enter the keys that the source has; the copy may have recipients of its own.
+
+        What was wrapped for a recipient that was removed stays: without the backup's own key nobody
+        knows that its owner has removed it, and it may be all that opens the copy.
+        """
         for stream_of in (recipients_stream, data_stream):
             source, target = (
                 stream_of(one, self._layout, self._clock) for one in (self._source, self._target)
@@ -379,6 +386,13 @@ class CopyRun:
             self._tell_damage(there.damage)
             if not there.damage:
                 self._keys_seen[source.prefix] = names
+            if stream_of is recipients_stream and (left := _kept_for_removed(target)):
+                text = (
+                    f"{some(left)} {form(len(left), 'was', 'were')} removed from the recipients, "
+                    "and the copy still has files of keys for them; with FILE for the copy, "
+                    f"kbackup keys remove {left[0]} --config FILE deletes them"
+                )
+                yield self._summary.warn(OLD_KEYS, text)
 
     def _begin(self, where: TopicPartition) -> None:
         """Enter that nothing was passed so far: a topic without any row has lost its ledger."""
@@ -573,3 +587,14 @@ def _missing(where: TopicPartition, entry: Entry) -> Issue:
         key=entry.key,
         **where.place,
     ).issue()
+
+
+def _kept_for_removed(keys: Stream) -> list[str]:
+    """Return recipients that were removed and for whom files still hold what was wrapped."""
+    rows = rows_of(WrappedKey, keys.read().rows)
+    removed = {(row.id, row.recipient) for row in rows if row.wrapped is None}
+    if not removed:
+        return []
+    every = rows_of(WrappedKey, keys.superseded())
+    held = {(row.id, row.recipient) for row in every if row.wrapped is not None}
+    return sorted({recipient for _, recipient in removed & held})

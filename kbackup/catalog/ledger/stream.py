@@ -259,6 +259,12 @@ class Stream:
             found = self._look(self._names()).contents
         return found
 
+    def superseded(self) -> pa.Table:
+        """Return the rows of all files that are there, those that count no more too."""
+        found = side_by_side(self._part, [*self._names()])
+        tables = (one for one in found if not isinstance(one, Issue))
+        return pa.concat_tables([self.form.schema.empty_table(), *tables])
+
     def check_version(self) -> None:
         """Read the newest file; what a later version has written raises `NewerVersionError`."""
         newest = next(self._names(), None)

@@ -5,8 +5,11 @@ from pathlib import Path
 from uuid import uuid4
 
 from kbackup.catalog import identity
+from kbackup.catalog.keys import WrappedKey, data_stream, recipients_stream
+from kbackup.catalog.ledger.rows import rows_of
 from kbackup.catalog.rekeying import KeyKeeper
 from kbackup.clock import Clock, SystemClock
+from kbackup.events import Warned
 from kbackup.formats import FormatOptions
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL
@@ -14,7 +17,7 @@ from kbackup.runs.context import Environment, Stop
 from kbackup.runs.report import Summary
 from kbackup.sink.copy import CopyRun
 from kbackup.sink.run import SinkRun
-from kbackup.stores import StoreSettings, open_store
+from kbackup.stores import Store, StoreSettings, open_store
 from kbackup.testing.stores import open_bytes, put_bytes
 from tests.support.configurations import load
 from tests.support.copying import verified
@@ -76,3 +79,36 @@ def test_no_key_is_hidden_in_a_copy_that_has_removed_a_recipient(tmp_path: Path)
     there = readers(one).wrap(place)
     assert (b"first", b"second") == (open_bytes(there, KEY), open_bytes(there, LATER))
     assert "removed" == stands(place)[public_key(two)][0]
+
+
+def test_a_copy_says_that_it_keeps_keys_of_recipients_that_were_removed(tmp_path: Path) -> None:
+    """Until they are removed there too; who was never there is none of them."""
+    one, two = (private_key(tmp_path / name) for name in ("one", "two"))
+    stored, early, late = (open_store(StoreSettings(f"memory://{uuid4()}")) for _ in range(3))
+    identity.ensure(stored, LAYOUT, "here", SystemClock().now())
+    put_bytes(run(sinks(tmp_path, one, two), stored), KEY, b"first")
+
+    def copied(place: Store) -> list[str]:
+        summary = Summary("r", "sink copy")
+        clock = SystemClock()
+        found = [*CopyRun(stored, place, LAYOUT, FormatOptions(), ALL, clock, summary, Stop())()]
+        assert 0 == summary.exit_code()
+        return [each.text for each in found if isinstance(each, Warned)]
+
+    def held(place: Store) -> bool:
+        """Whether any file has a key for the second recipient."""
+        streams = (of(place, LAYOUT, SystemClock()) for of in (recipients_stream, data_stream))
+        rows = [row for each in streams for row in rows_of(WrappedKey, each.superseded())]
+        return any(row.wrapped and row.recipient == public_key(two) for row in rows)
+
+    assert [] == copied(early)
+    list(KeyKeeper(stored, readers(one)).remove([public_key(two)]))
+    told = [copied(early), copied(early), copied(late)]
+
+    assert [1, 1, 0] == [*map(len, told)]
+    assert f"keys remove {public_key(two)}" in told[0][0]
+    assert (True, False, False) == (held(early), held(late), held(stored))
+    assert "removed" == stands(early)[public_key(two)][0]
+    list(KeyKeeper(early, readers(one)).remove([public_key(two)]))
+    assert ([], False) == (copied(early), held(early))
+    assert b"first" == open_bytes(readers(one).wrap(early), KEY)
