@@ -1,6 +1,8 @@
 """A bucket whose versions are locked survives whoever has the sink's credentials."""
 
+import http.client
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -9,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 from botocore.exceptions import ClientError
+from s3fault import Fault, S3Faults
 
 from tests.contract.product import (
     Environment,
@@ -20,6 +23,7 @@ from tests.contract.product import (
     RestoreRun,
     SinkRun,
     Stop,
+    StoreError,
     StoreSettings,
     Summary,
     SystemClock,
@@ -83,10 +87,10 @@ class Locked:
         done = to_json(RestoreRun(settings, lambda _: None, Stop(), environment)())
         return int(done["exit_code"]), to.target.values("copy_of_orders")
 
-    def typed(self, *words: str) -> Any:
+    def typed(self, *words: str, url: str | None = None) -> Any:
         """Run a command."""
         return invoke(
-            *words, "--bucket", self.bucket, "--store-url", self.server.endpoint_url,
+            *words, "--bucket", self.bucket, "--store-url", url or self.server.endpoint_url,
             AWS_ACCESS_KEY_ID=self.server.access_key_id,
             AWS_SECRET_ACCESS_KEY=self.server.secret_access_key,
             AWS_DEFAULT_REGION=self.server.region,
@@ -217,3 +221,55 @@ def test_what_is_locked_is_not_expired(locked: Locked) -> None:
     left = locked.client.list_object_versions(Bucket=locked.bucket, Prefix=there[0])
     assert ([], []) == (left.get("Versions", []), left.get("DeleteMarkers", []))
     assert 0 == locked.typed("restore", "verify").code
+
+
+class Unseeing(S3Faults):
+    """A server before which a role lacks a permission: its heads say nothing of locks."""
+
+    def forward(self, *request: Any) -> http.client.HTTPResponse:
+        """Leave out what such a role is not told."""
+        answer = super().forward(*request)
+        for name in [name for name in answer.headers if name.lower().startswith("x-amz-object-lo")]:
+            del answer.headers[name]
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("query", "permission"),
+    [
+        ("retention", "s3:GetObjectRetention"),
+        ("legal-hold", "s3:GetObjectLegalHold"),
+        ("versions", "s3:ListBucketVersions"),
+    ],
+)
+def test_who_may_not_see_locks_deletes_nothing(locked: Locked, query: str, permission: str) -> None:
+    """A version of which nobody says that it is locked may be: what lacks is named."""
+    assert 0 == locked.sink()
+    locked.kafka.append(locked.where, 5)
+    assert 0 == locked.sink()
+    expire = "sink", "expire", "--older-than", "0s", "--grace", "0s", "--yes", "--json"
+    time.sleep(1.1)
+    assert 0 == locked.typed(*expire).code
+    denied = Fault(rf"GET .*[?&]{query}", "status", status=403, code="AccessDenied")
+
+    with Unseeing(locked.server.endpoint_url, [denied]) as proxy:
+        done = locked.typed(*expire, url=proxy.url)
+
+    (error,) = done.lines[-1]["errors"]
+    assert (6, f"allow {permission}") == (done.code, error["do"])
+    assert permission in error["what"]
+    assert 0 == proxy.seen("^DELETE .*topics")
+
+
+def test_a_role_that_deletes_no_versions_is_told_which_permission_it_lacks(
+    locked: Locked,
+) -> None:
+    """It is another one than that to delete objects."""
+    assert 0 == locked.sink()
+    key = next(key for key in locked.there() if key.startswith("topics/"))
+    denied = Fault("^DELETE .*versionId", "status", status=403, code="AccessDenied")
+
+    with Unseeing(locked.server.endpoint_url, [denied]) as proxy:
+        store: Any = open_store(replace(locked.store(), endpoint_url=proxy.url))
+        with pytest.raises(StoreError, match="s3:DeleteObjectVersion on"):
+            store.delete_versions(key)

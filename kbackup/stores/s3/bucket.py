@@ -102,13 +102,27 @@ class S3Bucket:
         for one in every(self._requests, key):
             if _is_marker(one):
                 continue
-            said = OfVersion(self._requests, str(one["VersionId"])).send(
-                "head_object", key, Key=key
-            )
-            if said.get("ObjectLockLegalHoldStatus") == "ON":
+            version: dict[str, Any] = {"Key": key, "VersionId": one["VersionId"]}
+            said = self._requests.send("head_object", key, **version)
+            hold, end = map(said.get, ("ObjectLockLegalHoldStatus", "ObjectLockRetainUntilDate"))
+            # it says neither to who may not see them: that has to be asked for
+            hold = hold or self._lock("get_object_legal_hold", "LegalHold", version).get("Status")
+            if hold == "ON":
                 return datetime.max.replace(tzinfo=UTC)
-            ends.append(said.get("ObjectLockRetainUntilDate"))
+            end = end or self._lock("get_object_retention", "Retention", version).get(
+                "RetainUntilDate"
+            )
+            ends.append(end)
         return max((end for end in ends if end is not None), default=None)
+
+    def _lock(self, operation: str, name: str, version: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            found: Mapping[str, Any] = self._requests.send(operation, version["Key"], **version)
+        except StoreError as error:
+            if error.place.get("s3_code") in _NONE_SET or transfer.not_implemented(error):
+                return {}
+            raise
+        return dict(found.get(name) or {})
 
     def delete_versions(self, key: str) -> None:
         """Delete all versions of an object: `Versions.delete_versions`."""

@@ -304,8 +304,10 @@ class Requests:
                 self._renew(client)
                 return attempts.run(once, where, transient)
         except FOREIGN as error:
+            is_version = operation == "delete_object" and "VersionId" in params
             raise translated(
-                error, operation, where, self.host, self._secrets(),
+                error, "delete_object_version" if is_version else operation, where, self.host,
+                self._secrets(),
                 has_key=CUSTOMER_KEY.of(self._settings.options) is not None,
             ) from error  # fmt: skip
 
@@ -470,6 +472,13 @@ _ACTIONS: Final = {
     "list_multipart_uploads": "s3:ListBucketMultipartUploads",
     "list_parts": "s3:ListMultipartUploadParts",
     "restore_object": "s3:RestoreObject",
+    "list_object_versions": "s3:ListBucketVersions",
+    "get_object_retention": "s3:GetObjectRetention",
+    "get_object_legal_hold": "s3:GetObjectLegalHold",
+    "delete_object_version": "s3:DeleteObjectVersion",
+    "get_object_lock_configuration": "s3:GetBucketObjectLockConfiguration",
+    "get_bucket_versioning": "s3:GetBucketVersioning",
+    "get_bucket_lifecycle_configuration": "s3:GetLifecycleConfiguration",
 }
 _READS: Final = frozenset({"get_object", "head_object"})
 _KEY_MISSING: Final = frozenset({"400", "InvalidRequest"})
