@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Final
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from kbackup.errors import (
     RefusedError,
     counted,
     form,
+    some,
 )
 from kbackup.formats import FormatOptions
 from kbackup.naming import (
@@ -542,7 +544,7 @@ def nothing_there(asked: Asked, there: Collection[str], place: str) -> Incomplet
     )
 
 
-def chosen(asked: Asked, there: Collection[str], found: Catalog, place: str) -> list[str]:
+def chosen(asked: Asked, there: Collection[str], place: str) -> list[str]:
     """Return the topics that are asked for, sorted, of those *there*, without any object too.
 
     `IncompleteBackupError`: there is none, or one of them is not there.  `ConfigurationError`: all
@@ -553,17 +555,19 @@ def chosen(asked: Asked, there: Collection[str], found: Catalog, place: str) -> 
         raise nothing_there(asked, there, place)
     for topic in topics:
         if topic not in there:
-            raise not_in_backup(topic, found)
+            raise not_in_backup(topic, there)
     return topics
 
 
-def not_in_backup(topic: str, found: Catalog) -> IncompleteBackupError:
+def not_in_backup(topic: str, there: Collection[str]) -> IncompleteBackupError:
     """Return the error for a topic that was asked for and is not there."""
-    there = ", ".join(found.topics()[:10])
+    near = get_close_matches(topic, there, 1)
     return IncompleteBackupError(
         f"topic {topic} is not in the backup",
-        f"there are: {there}" if there else "there is nothing of it under topics.dir",
-        "list them with kbackup restore list",
+        f"there are: {some(sorted(there), 10)}"
+        if there
+        else "there is nothing of it under topics.dir",
+        f"did you mean {near[0]}?" if near else "list them with kbackup restore list",
         topic=topic,
     )
 

@@ -434,15 +434,17 @@ class ConfigValidator:
                 idle = [name for name in idle if not belongs(name)]
         told = {found.name for found in PLACES} & {issue.name for issue in self.issues}
         unsaid = [name for name in idle if name not in told]
-        if self.command in ("sink", "restore", "config"):  # the others are read-only
-            restored = [name for name in unsaid if self.command == "config" and _is_restores(name)]
-            others = [name for name in unsaid if name not in restored]
-            for names, why in (
-                (others, "accepted, but without effect here"),
-                (restored, "for a restore alone, without effect in a sink"),
-            ):
-                if text := ", ".join(names):
-                    self.issues.append(ConfigIssue("warning", "no_effect", text, "", text, why))
+        if self.command not in ("sink", "restore", "config"):  # to these a run's file is given
+            typed = {name for name, value in self.given.items() if value.origin.kind == "option"}
+            unsaid = [name for name in unsaid if name in typed]
+        restored = [name for name in unsaid if self.command == "config" and _is_restores(name)]
+        others = [name for name in unsaid if name not in restored]
+        for names, why in (
+            (others, "accepted, but without effect here"),
+            (restored, "for a restore alone, without effect in a sink"),
+        ):
+            if text := ", ".join(names):
+                self.issues.append(ConfigIssue("warning", "no_effect", text, "", text, why))
         self.used = [name for name in self.used if name not in idle]
 
     def _settings(self, values: dict[str, Any], **more: Any) -> Settings:

@@ -223,6 +223,7 @@ def shown_bytes(value: bytes | None) -> str | dict[str, str] | None:
 
 
 _WANTED: Final = re.compile(r"([A-Za-z0-9._-]{1,249})(?::(\d{1,99})(?:@(\d{1,99}))?)?", re.ASCII)
+_NEAR: Final = re.compile(r"[A-Za-z0-9._-]{1,249}:([^:@/]*)(?:@([^:@/]*))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +245,7 @@ class PeekTarget:
         if match is None:
             raise ConfigurationError(
                 f"{text!r} is neither an object's key nor TOPIC[:PARTITION[@OFFSET]]",
+                _slip(text),
                 do=f"give a key from its first part on, such as {layout.prefix('orders')}..., "
                 "or orders:0@4200",
             )
@@ -255,6 +257,17 @@ class PeekTarget:
             partition=None if partition is None else int(partition),
             offset=None if offset is None else int(offset),
         )
+
+
+def _slip(text: str) -> str:
+    """Return which number is none, in words: the text may be masked, as a secret before an @ is."""
+    match = _NEAR.fullmatch(text)
+    numbers = () if match is None else (("partition", match[1]), ("offset", match[2]))
+    return ", ".join(
+        f"its {name} is not a number"
+        for name, number in numbers
+        if number is not None and not (number.isascii() and number.isdecimal())
+    )
 
 
 def peek(
@@ -299,7 +312,7 @@ def peek(
     if place.offset is not None:
         window = window.narrowed("offset", ">=", place.offset)
     identity = UNKNOWN if place.key is not None else known.identity(place.topic)
-    for where, sets in _chosen(found, place):
+    for where, sets in _chosen(found, place, {*found.topics(), *known.names}):
         opened = (
             sets if place.key is not None else _read(store, where, sets, options, window, known)
         )
@@ -356,7 +369,9 @@ def _read(
     return within(store, found.sets, window, facts)
 
 
-def _chosen(found: Catalog, place: PeekTarget) -> Iterator[tuple[TopicPartition, list[FileSet]]]:
+def _chosen(
+    found: Catalog, place: PeekTarget, there: Collection[str]
+) -> Iterator[tuple[TopicPartition, list[FileSet]]]:
     """Yield the file sets to read, by partition."""
     wheres = found.partitions(place.topic)
     if place.key is not None:
@@ -369,7 +384,7 @@ def _chosen(found: Catalog, place: PeekTarget) -> Iterator[tuple[TopicPartition,
             place.key, "no such object", "list them with kbackup restore list", key=place.key
         )
     if not wheres:
-        raise not_in_backup(place.topic, found)
+        raise not_in_backup(place.topic, there)
     for where in wheres:
         if place.partition in (None, where.partition):
             yield where, found.sets[where]

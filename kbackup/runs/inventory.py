@@ -94,7 +94,7 @@ class Inventory:
         """
         there = {*self.catalog.topics(), *self._there}
         place = f"{self.settings.url}/{self.settings.topics_dir}"
-        return listing.chosen(self.settings.asked, there, self.catalog, place)
+        return listing.chosen(self.settings.asked, there, place)
 
     def left_out(self) -> LeftOut:
         """Return the topics of the backup that are not taken."""

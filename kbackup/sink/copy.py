@@ -329,7 +329,7 @@ class CopyRun:
         asked, there = self._asked, {*found.topics(), *known}
         if there and not (asked.names or asked.pattern or asked.excluded):
             return sorted(there)  # internal ones too: a backup has them if they were asked for
-        return listing.chosen(asked, there, found, self._layout.topics_dir)
+        return listing.chosen(asked, there, self._layout.topics_dir)
 
     def _read_ledgers(
         self, store: Store, topics: set[str], *, tells: bool = False

@@ -234,7 +234,7 @@ class ExpireRun:
         )
         there = {*listed.topics(), *said.names}
         place = f"{settings.url}/{settings.topics_dir}"
-        chosen = listing.chosen(settings.asked, there, listed, place)
+        chosen = listing.chosen(settings.asked, there, place)
         wheres = sorted(
             where
             for where in {*listed.sets, *said.partitions()}

@@ -177,7 +177,8 @@ def _is_anything_left_out(backup: _Backup) -> Iterator[Warned]:
 
 def _is_every_topic_there(backup: _Backup) -> Iterable[Warned]:
     if backup.absent:
-        raise not_in_backup(min(backup.absent), backup.found)
+        there = {*backup.found.topics(), *backup.notes.known.names}
+        raise not_in_backup(min(backup.absent), there)
     if not backup.partitions:
         there = {*backup.found.topics(), *backup.notes.known.names}
         backup.summary.fail(nothing_there(backup.asked, there, backup.layout.topics_dir))
