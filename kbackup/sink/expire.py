@@ -355,7 +355,7 @@ class ExpireRun:
     def _estimate(self, found: Sequence[_Partition]) -> Estimate:
         sets = [files for one in found for files in one.deletes.sets]
         objects, topics = object_count(sets), {one.where.topic for one in found if one.is_work}
-        each = 3 if self._has_versions else 1  # each version is asked for its lock, and deleted
+        each = 5 if self._has_versions else 1  # listed twice, asked twice for its lock, deleted
         is_served = isinstance(self._store, Served)
         requests = each * objects + len(topics) if is_served else None
         past = history.runs(self._store, self._layout, "sink expire", now=self._clock.now())

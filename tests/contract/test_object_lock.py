@@ -217,7 +217,10 @@ def test_what_is_locked_is_not_expired(locked: Locked) -> None:
         locked.client.put_object_retention(
             Bucket=locked.bucket, Key=one["Key"], VersionId=one["VersionId"], Retention=past
         )
-    assert 0 == locked.typed(*expire).code
+    planned = locked.typed(*expire[:-1], "--dry-run", "--json").lines[-1]["estimate"]["requests"]
+    with S3Faults(locked.server.endpoint_url) as proxy:
+        assert 0 == locked.typed(*expire, url=proxy.url).code
+    assert planned == proxy.seen(r"orders(\+|%2B)0") + 1  # and a part of the ledger
     left = locked.client.list_object_versions(Bucket=locked.bucket, Prefix=there[0])
     assert ([], []) == (left.get("Versions", []), left.get("DeleteMarkers", []))
     assert 0 == locked.typed("restore", "verify").code
