@@ -168,8 +168,9 @@ def test_what_was_deleted_and_overwritten_is_restored_whole(locked: Locked) -> N
     )
     words = [word if AS_OF not in word else f"{AS_OF}={before}" for word in command[2:]]
     words = [word for word in words if word not in ("-b", "my-bucket")]
+    there = locked.there()
     told = locked.typed(*words)
-    assert (0, "") == (told.code, told.stderr)
+    assert (0, "", there) == (told.code, told.stderr, locked.there())  # it is no proof of today
     assert (0, 35) == (code, len(wanted))
     assert (0, wanted) == locked.restored(**{AS_OF: before})
     listed = locked.typed("restore", "list", "-X", f"{AS_OF}={before}").stdout
