@@ -146,15 +146,16 @@ class TestCluster:
     def _settled(self, topic: str, ask: Callable[[], _T]) -> _T:
         """What *ask* returns once the leaders of a topic that was just created are known.
 
-        The client remembers an older topic of the same name, until it is made to look again.
+        The client remembers an older topic of the same name, until it is made to look again; a
+        broker may hear of a new leader after the client.
         """
+        passing = Code.NOT_LEADER_FOR_PARTITION, Code.UNKNOWN_LEADER_EPOCH, Code._NOENT
         deadline = time.monotonic() + 30
         while True:
             try:
                 return ask()
             except KafkaException as error:
-                is_passing = error.args[0].code() in (Code.NOT_LEADER_FOR_PARTITION, Code._NOENT)
-                if not is_passing or time.monotonic() > deadline:
+                if error.args[0].code() not in passing or time.monotonic() > deadline:
                     raise
                 self.admin.list_topics(topic, timeout=10)
 
