@@ -405,9 +405,9 @@ def _last_records(
 
 VERIFY: Final = "restore verify"
 
-MODES: Final = ("listing", "deep", "part", "source", "target")
-"""What ``restore verify`` compares: the ledger with what is listed, with all objects or a part of
-them, and records with Kafka's."""
+MODES: Final = ("deep", "part", "source", "target")
+"""What ``restore verify`` compares: records with what is said of them, of all objects or of a part,
+and with Kafka's."""
 
 
 @dataclass(frozen=True, slots=True)

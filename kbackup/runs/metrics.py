@@ -112,7 +112,7 @@ _PARTITION: Final = ("group", "topic", "partition", "target")
 OWN_LABELS: Final = {
     "group": "the consumer group that keeps the positions",
     "code": "the [code](../troubleshoot.md) of a failure",
-    "mode": "`listing`, `deep`, `part` (of it), `source` or `target`",
+    "mode": "`deep`, `part` (of it), `source` or `target`",
     "topic": "the topic that is, or was, backed up",
     "partition": "its number",
     "target": "of a restore: the topic that is written to",

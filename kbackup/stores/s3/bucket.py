@@ -454,7 +454,7 @@ NEEDS: Final = (
     Need("restore status", _LIST),
     Need("restore list", _LIST),
     Need("restore query", _READ),
-    Need("restore verify", _LIST | {("s3:PutObject", RECORDS)}),
+    Need("restore verify", _LIST),
     Need("restore verify --deep", _READ | {("s3:PutObject", RECORDS)}),
     Need("restore cat", _READ),
     Need("restore thaw", _READ | {("s3:RestoreObject", OBJECTS), ("s3:RestoreObject", RECORDS)}),

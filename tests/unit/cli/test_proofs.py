@@ -4,6 +4,7 @@ went."""
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Final
 
 import pytest
 from backup_samples import Backup
@@ -16,6 +17,9 @@ from kbackup.stores import StoreSettings, open_store
 from tests.support.command import Result
 from tests.support.ended import ended
 from tests.support.invoked import invoke
+
+VERIFY: Final = "restore verify --part 1/997"
+"""A part without an object, for which no Spark starts."""
 
 
 @pytest.fixture
@@ -55,12 +59,12 @@ def test_status_says_what_was_verified_last_and_how_that_went(folder: Path, tmp_
     """Each mode by itself: in words, as JSON, as metrics; a failure does not hide what passed."""
     assert {} == proofs(folder)
 
-    assert 0 == run(folder, "restore verify").code
+    assert 0 == run(folder, VERIFY).code
     before = proofs(folder)
     age(folder)
     for each in (folder / "topics").rglob("audit*.parquet"):
         each.unlink()
-    assert 7 == run(folder, "restore verify -t audit").code
+    assert 7 == run(folder, f"{VERIFY} -t audit").code
     store, path = open_store(StoreSettings(f"file://{folder}")), tmp_path / "m.prom"
     sink = ended(run=history.new_run_id(datetime.now(UTC)), exit_code=0, names=["audit"])
     history.write_run(store, Layout(), sink)
@@ -69,14 +73,14 @@ def test_status_says_what_was_verified_last_and_how_that_went(folder: Path, tmp_
         "--metrics-file", str(path),
     )  # fmt: skip
 
-    assert {"listing": (0, True)} == before
-    assert {"listing": (7, True)} == proofs(folder, "-t audit")
+    assert {"part": (0, True)} == before
+    assert {"part": (7, True)} == proofs(folder, "-t audit")
     (line,) = (one for one in shown.stdout.splitlines() if one.startswith("verify ("))
     assert ("last passed 20" in line, "the last one failed (exit 7)" in line) == (True, True)
     found = {
         one.partition("{")[0]: float(one.rpartition(" ")[2])
         for one in path.read_text().splitlines()
-        if one.startswith("kbackup_last_verify_") and 'mode="listing"' in one
+        if one.startswith("kbackup_last_verify_") and 'mode="part"' in one
     }
     assert found.pop("kbackup_last_verify_exit_code") == 7
     assert ["passed_timestamp_seconds", "timestamp_seconds"] == sorted(
@@ -87,11 +91,13 @@ def test_status_says_what_was_verified_last_and_how_that_went(folder: Path, tmp_
 
 def test_a_part_proves_no_more_than_itself(folder: Path) -> None:
     """Neither a topic stands for all, nor a look at the names for a look at the objects."""
-    run(folder, "restore verify -t orders")
+    run(folder, f"{VERIFY} -t orders")
 
     assert {} == proofs(folder)
     assert {} == proofs(folder, "-t orders,audit")
-    assert {"listing": (0, True)} == proofs(folder, "-t orders")
+    assert 0 == run(folder, "restore verify -t audit").code
+    assert {} == proofs(folder, "-t audit")
+    assert {"part": (0, True)} == proofs(folder, "-t orders")
 
 
 def test_who_may_not_write_verifies_all_the_same(folder: Path) -> None:
@@ -99,24 +105,24 @@ def test_who_may_not_write_verifies_all_the_same(folder: Path) -> None:
     (folder / "_kbackup").mkdir(exist_ok=True)
     (folder / "_kbackup" / "runs").write_text("in the way")
 
-    found = run(folder, "restore verify")
+    found = run(folder, VERIFY)
 
     assert (0, "no_run_record") == (found.code, found.of("warning")[-1]["code"])
 
 
 def test_where_no_backup_is_nothing_is_left(tmp_path: Path) -> None:
     """A wrong address gets no record of a backup that is elsewhere."""
-    assert 7 == run(tmp_path, "restore verify").code
+    assert 7 == run(tmp_path, VERIFY).code
 
     assert [] == [*tmp_path.iterdir()]
 
 
 def test_a_proof_is_of_one_bucket(folder: Path) -> None:
     """A copy was not verified by verifying what it is a copy of."""
-    run(folder, "restore verify")
+    run(folder, VERIFY)
     (record,) = (folder / "_kbackup" / "runs").iterdir()
     source = open_store(StoreSettings(f"file://{folder}"))
     target = open_store(StoreSettings("memory://proofs"))
 
-    assert ["listing"] == json.loads(record.read_text())["modes"]
+    assert ["part"] == json.loads(record.read_text())["modes"]
     assert () == tuple(run_records(source, target, Layout()).keys)
