@@ -52,7 +52,7 @@ from kbackup.restore.job import RestoreUnit
 from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, confirm_adding
 from kbackup.restore.progress import RestoreProgress, RestoreTasks, reported, tell_start
 from kbackup.restore.restored import Restored, why_spread
-from kbackup.restore.routing import Routes
+from kbackup.restore.routing import RecordRoutes
 from kbackup.restore.target import asked, begin
 from kbackup.restore.translate import GroupView, Learned, NotReachedError
 from kbackup.restore.watch import BUCKET, BucketWatch, Ready, Remarks, stamps
@@ -94,9 +94,9 @@ class Following:
         self._success: float | None = None
         self._visits, self._is_first = 0, True
         self._asked = set[str]()  # the targets that the cluster has allowed
-        self._routes: Routes | None = None
+        self._routes: RecordRoutes | None = None
         if choose_topics(settings.transforms):
-            self._routes = Routes(settings, store)
+            self._routes = RecordRoutes(settings, store)
         self._groups: FollowedGroups | None = None
         if settings.follow_groups is not None:
             self._groups = FollowedGroups(frame, store, self._remarks)

@@ -15,7 +15,7 @@ from kbackup.restore import checks, configs
 from kbackup.restore.checks import Target, TopicCopy
 from kbackup.restore.job import KEEPS_CODECS, ORDER, PartitionMap, RestoreUnit, Route
 from kbackup.restore.resume import Remaining, ResumeState, remaining, resumed
-from kbackup.restore.routing import Routes, Share, routed_from
+from kbackup.restore.routing import RecordRoutes, Share, routed_from
 from kbackup.runs import wiring
 from kbackup.runs.context import Agree, confirm
 from kbackup.runs.inventory import Inventory
@@ -147,7 +147,7 @@ class Planner:
         now_ms: int,
         only: Collection[str] | None = None,
         beside: Collection[str] = (),
-        routes: Routes | None = None,
+        routes: RecordRoutes | None = None,
         backup: BackupIdentity,
         group: str,
     ) -> None:

@@ -99,7 +99,7 @@ class _Known:
     bad_objects: int = 0
 
 
-class Routes:
+class RecordRoutes:
     """Where the records of a backup go, as far as they were read."""
 
     def __init__(self, settings: Settings, store: Store) -> None:

@@ -21,7 +21,7 @@ from kbackup.restore.job import SKIPPED_MOST
 from kbackup.restore.plan import Planner, RestorePlan, confirm_adding
 from kbackup.restore.progress import RestoreProgress, RestoreTasks, SkipList, skipped, tell_start
 from kbackup.restore.resume import LEFT_OUT
-from kbackup.restore.routing import Routes, Surveyed
+from kbackup.restore.routing import RecordRoutes, Surveyed
 from kbackup.restore.schemas import TargetSchemas
 from kbackup.restore.target import asked, begin
 from kbackup.restore.watch import FOREIGN_MOST
@@ -200,11 +200,11 @@ class RestoreRun:
             self._frame.tell(self._summary.warn(damage.code, damage.text, key=damage.what))
         return Inventory(settings, store, found, said)
 
-    def _read_routes(self, store: Store, inventory: Inventory) -> Routes:
+    def _read_routes(self, store: Store, inventory: Inventory) -> RecordRoutes:
         """Read the backup for the topics that its records go to."""
         frame, names = self._frame, inventory.topics()
         inventory.look_at(names)
-        routes = Routes(frame.settings, store)
+        routes = RecordRoutes(frame.settings, store)
         units = [unit for name in names for unit in routes.unread(name, inventory)]
         found = self._tasks.survey(units)
         for each in found:

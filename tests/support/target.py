@@ -29,7 +29,7 @@ from kbackup.plugins import Step, choose_topics
 from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import Planner, RestorePlan
-from kbackup.restore.routing import Routes, survey
+from kbackup.restore.routing import RecordRoutes, survey
 from kbackup.restore.target import begin
 from kbackup.restore.task import RestorePartitionTask
 from kbackup.restore.transaction import Pace, UnitWriter
@@ -386,7 +386,7 @@ class Restoring:
             group=wiring.restore_groups(settings, backup)[0],
         ).plan()
 
-    def routes(self, settings: config.Settings, inventory: Inventory) -> Routes | None:
+    def routes(self, settings: config.Settings, inventory: Inventory) -> RecordRoutes | None:
         """Which topics the transforms choose; None where they choose none.
 
         Raises:
@@ -398,7 +398,7 @@ class Restoring:
             "r0", KafkaSettings("-"), self.backup.settings, wiring.reading(settings), "g",
             on_error=settings.behavior_on_error, transforms=settings.transforms,
         )  # fmt: skip
-        routes = Routes(settings, self.store)
+        routes = RecordRoutes(settings, self.store)
         units = [unit for name in inventory.topics() for unit in routes.unread(name, inventory)]
         for each in survey(job, units, SilentLine()):
             if each.failure is not None:
