@@ -211,7 +211,7 @@ def written_metadata(written: Mapping[str, Any]) -> dict[str, str]:
 def written_of(metadata: Mapping[str, str]) -> Mapping[str, Any]:
     """Read what `written_metadata` wrote; empty where it is not there, or not sound."""
     try:
-        found = json.loads(metadata.get(_WRITTEN_WITH, "{}"))
+        found = orjson.loads(metadata.get(_WRITTEN_WITH, "{}"))
     except ValueError:
         return {}
     return found if isinstance(found, dict) and isinstance(found.get(CONVERTER, ""), str) else {}

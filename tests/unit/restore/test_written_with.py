@@ -192,7 +192,10 @@ def test_metadata_says_it_in_ascii_without_a_space(separator: str | None) -> Non
     assert {SEPARATOR: separator or "\n", "converter": "bytes"} == written_of(metadata)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "1", '{"converter":5}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "1", '{"converter":5}', "[" * 5000, r'{"format.bytearray.separator":"\ud800"}'],
+)
 def test_metadata_that_is_not_sound_says_nothing(text: str) -> None:
     """What another tool may have put there is left alone."""
     assert {} == written_of({"written-with": text})
