@@ -176,7 +176,7 @@ class ConfigValidator:
             values | found.found,
             renames=renames,
             transforms=steps,
-            unasked_converters=tuple(self._unasked_converters()),
+            unasked_converters=tuple(self._unasked_converters(found.found)),
             plugin_options=options,
             **{f"kafka_{client}": pairs for client, pairs in kafka.properties.items()},
         )
@@ -189,12 +189,18 @@ class ConfigValidator:
         self.issues += renaming.issues
         return renaming.steps
 
-    def _unasked_converters(self) -> Iterator[View]:
+    def _unasked_converters(self, found: Mapping[str, Any]) -> Iterator[View]:
         """Yield the views whose converter is at most that of a file which a sink goes by too."""
         for view, name in ((View.KEY, "key.converter"), (View.VALUE, "value.converter")):
-            given = self.given.get(name)
-            is_of_restore = self.connector == "restore" or (given and given.origin.kind != "file")
-            if given is None or not given.text or not is_of_restore:
+            given, plugin = self.given.get(name), found.get(name.replace(".", "_"))
+            # options of one that registers say where and who, not what the records are to be
+            has_own = plugin and not plugins.load("converters", plugin).traits.registers
+            is_asked = self.connector == "restore" or any(
+                value.origin.kind != "file"
+                for each, value in self.given.items()
+                if each == name or (has_own and each.startswith(f"{name}."))
+            )
+            if not (given and given.text and is_asked):
                 yield view
 
     def _route_topics(self, values: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from kbackup.formats import FormatOptions
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, ViewSpec, written_metadata, written_of
 from kbackup.records import SCHEMA, Span
+from kbackup.runs import wiring
 from tests.support.standby import Standby
 from tests.support.target import COPY, Restoring
 from tests.support.verified import Verified
@@ -98,6 +99,16 @@ def test_a_converter_that_is_asked_for_converts() -> None:
         for code, _ in again.plan(value_converter="string").topics[0].warnings
         if code == "own_converter"
     ]
+
+
+def test_an_option_of_the_converter_of_a_sinks_file_asks_for_it(tmp_path: Path) -> None:
+    """What is given beside the file is no leaving of the sink's."""
+    (file := tmp_path / "sink.properties").write_text("value.converter=json\n")
+    again = Restoring(files=[file], properties={"value.converter.schemas.enable": "true"})
+    again.backup.put("orders", 0, rows(0, TEXTS["json"]), views=json_of("json")[1:])
+
+    found = restored(again, wiring.reading(again.settings()))
+    assert [(None, TEXTS["envelopes"] % at) for at in range(3)] == found
 
 
 @pytest.mark.parametrize("configured", [None, ";", "\r\n"])
