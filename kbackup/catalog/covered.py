@@ -149,12 +149,12 @@ def covered(
         where: The partition.
         sets: All of its sets, by start offset.
         ledger: What is known of it.
-        options: How objects are read; to be compared, without the converters that it names.
+        options: How objects are read; to be compared, by their formats alone.
         identity: Which topic it is of, as far as that is known.
         counts: How many rows sets have that were read already, by `FileSet.id`.
         heads: Asked what objects say of themselves; None for *store*.
     """
-    options = replace(options, topic=None, key_converter=None, value_converter=None)
+    options = replace(options, topic=None, by_format=True)
     lone = left_over(sets, ledger, heads or store)
     sets = _without_removed([files for files in sets if files not in lone], ledger)
     values = [files for files in sets if not files.is_whole and files.main is not None]

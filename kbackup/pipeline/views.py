@@ -233,6 +233,8 @@ class ReadOptions:
         envelope: How rows of a generic layout hold records; None: they are values.
         salvages: Rows that cannot be read are left out, and those of a damaged object that precede
             the damage are read; otherwise an object is bad as a whole.
+        by_format: Each file is read by its format's own converter, whatever is named: to compare
+            what several tools have stored, not all of which say how.
         in_frames: Values of files that keep their schemas come as a registry's Avro converter
             writes them, with 0 for the schema's id: to be compared, not restored.
     """
@@ -247,10 +249,13 @@ class ReadOptions:
     file_headers: bool = False
     envelope: Envelope | None = None
     salvages: bool = False
+    by_format: bool = False
     in_frames: bool = False
 
     def converter(self, view: View) -> str | None:
         """Return the converter of a part of the records."""
+        if self.by_format:
+            return None
         return self.key_converter if view is View.KEY else self.value_converter
 
     def as_written(self, view: View, form: str, written: Mapping[str, Any]) -> "ReadOptions":
@@ -266,7 +271,7 @@ class ReadOptions:
             found = replace(self, formats=replace(self.formats, values=values))
         own, given = written.get(CONVERTER), self.converter(view)
         is_asked = given is not None and view not in self.unasked
-        is_usual = given is None and own == traits.assumed.get(view)
+        is_usual = self.by_format or (given is None and own == traits.assumed.get(view))
         if own is None or is_asked or is_usual or converters.registers(own):
             return found
         defaults = plugins.load("converters", own).traits.defaults

@@ -230,6 +230,18 @@ def test_an_object_of_a_connector_is_read_by_what_is_configured() -> None:
     assert [(None, b"v%d" % at) for at in range(3)] == found
 
 
+@pytest.mark.parametrize("text", [b'{"n":%d}', b"%d", b'"v%d"', b"v%d"])
+def test_objects_of_a_connector_are_compared_with_those_that_say_more(text: bytes) -> None:
+    """Files of JSON hold the same text in the same way, whoever has stored it as a string."""
+    again = Restoring()
+    cuts = rows(0, text), rows(3, text)
+    keys = again.backup.put("orders", 0, *cuts, views=json_of("string")[1:])
+    again.backup.replace(keys[0], again.backup.body(keys[0]), {})
+
+    found = restored(again, ReadOptions(value_converter="string"))
+    assert [(None, text % at) for at in range(6)] == found
+
+
 def test_a_plan_warns_of_objects_that_only_a_registry_could_give_back(tmp_path: Path) -> None:
     """A restore does not ask for the registry that the sink's file has lost."""
     (file := tmp_path / "sink.properties").write_text("value.converter=json\n")
