@@ -96,7 +96,7 @@ class FileColumn:
         self._body = store.open(file.key) if body is None else body
         self.claim = claim_of(store, file, self._body)
         self._view = file.view
-        options = options.as_written(file.view, file.format, self.claim.written)
+        options = options.as_written(file.view, file.format, self.claim.written, file.key)
         form = formats.by_name(file.format)
         read = form.salvage if isinstance(form, Salvages) else form.read
         batches = read(self._body, file.view, file.extension, options.formats)

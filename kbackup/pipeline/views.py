@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from kbackup import converters, formats, plugins
 from kbackup.converters import Converter
-from kbackup.errors import CorruptObjectError, counted
+from kbackup.errors import ConfigurationError, CorruptObjectError, counted
 from kbackup.formats import HEADERS, Format, FormatOptions
 from kbackup.naming import OFFSET_MAX, View
 from kbackup.options import Option
@@ -217,6 +217,19 @@ def written_of(metadata: Mapping[str, str]) -> Mapping[str, Any]:
     return found if isinstance(found, dict) and isinstance(found.get(CONVERTER, ""), str) else {}
 
 
+def registers(converter: str, key: str) -> bool:
+    """Whether the converter that the object *key* names registers schemas.
+
+    Raises:
+        ConfigurationError: If it is not installed.
+    """
+    try:
+        return converters.registers(converter)
+    except ConfigurationError as error:
+        do = "install the package that brings it, or give --value-converter or --key-converter"
+        raise ConfigurationError(f"{key}: {error.what}", error.why, do, key=key) from error
+
+
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
     """How objects are read; plain data.
@@ -258,8 +271,10 @@ class ReadOptions:
             return None
         return self.key_converter if view is View.KEY else self.value_converter
 
-    def as_written(self, view: View, form: str, written: Mapping[str, Any]) -> "ReadOptions":
-        """Return how to read a file that says what it was `written` with.
+    def as_written(
+        self, view: View, form: str, written: Mapping[str, Any], key: str
+    ) -> "ReadOptions":
+        """Return how to read a file, an object of *key*, that says what it was `written` with.
 
         Its separator counts.  Its converter does where a sink's file names another, or nobody names
         one and the format's own is another: who asks for a converter converts on purpose.
@@ -272,7 +287,7 @@ class ReadOptions:
         own, given = written.get(CONVERTER), self.converter(view)
         is_asked = given is not None and view not in self.unasked
         is_usual = self.by_format or (given is None and own == traits.assumed.get(view))
-        if own is None or is_asked or is_usual or converters.registers(own):
+        if own is None or is_asked or is_usual or registers(own, key):
             return found
         defaults = plugins.load("converters", own).traits.defaults
         same = self.properties.get(view, {}) if own == given else defaults

@@ -32,7 +32,7 @@ from kbackup.errors import (
 )
 from kbackup.naming import View, alike, check_topic
 from kbackup.naming.renaming import is_internal
-from kbackup.pipeline.views import CONVERTER, ReadOptions, ViewSpec, written_of
+from kbackup.pipeline.views import CONVERTER, ReadOptions, ViewSpec, registers, written_of
 from kbackup.records import TopicPartition
 from kbackup.restore.job import SAME
 from kbackup.stores import Heads
@@ -492,7 +492,7 @@ def written_otherwise(
             if others:
                 name = _property(view, "" if CONVERTER in others else others[0])
                 text = f"{topic}: {key} was written with another {name} than is configured; "
-                if CONVERTER in others and converters.registers(own[CONVERTER]):
+                if CONVERTER in others and registers(own[CONVERTER], key):
                     text += f"{own[CONVERTER]} needs a registry, so {given} reads such objects"
                 else:
                     text += "objects that say so are read as written"

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from backup_samples import BYTES, JSON, OPTIONS, RECORD, Backup, batch
 
+from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, ViewSpec, written_metadata, written_of
@@ -210,6 +211,24 @@ def test_metadata_says_it_in_ascii_without_a_space(separator: str | None) -> Non
 def test_metadata_that_is_not_sound_says_nothing(text: str) -> None:
     """What another tool may have put there is left alone."""
     assert {} == written_of({"written-with": text})
+
+
+@pytest.mark.parametrize("sinks", ["", "value.converter=json"])
+def test_a_converter_that_is_not_installed_is_named_with_the_object(
+    sinks: str, tmp_path: Path
+) -> None:
+    """It is of a plugin; another converter may be asked for."""
+    (file := tmp_path / "sink.properties").write_text(sinks)
+    again = Restoring(files=[file])
+    (key,) = again.backup.put("orders", 0, rows(0, b"v%d"), views=json_of("string")[1:])
+    again.backup.replace(key, again.backup.body(key), written_metadata({"converter": "netstring"}))
+
+    with pytest.raises(ConfigurationError, match="no converter named 'netstring'") as refused:
+        restored(again, wiring.reading(again.settings()))
+
+    assert refused.value.what.startswith(f"{key}: ")
+    asked = ReadOptions(value_converter="string")
+    assert [(None, b"v%d" % at) for at in range(3)] == restored(Restoring(again.backup), asked)
 
 
 def test_full_records_say_nothing_and_registry_converters_their_name() -> None:
