@@ -331,7 +331,10 @@ class _Search:
         """Return what another tool has left, or why that cannot be known."""
         pairs = [(one.key, replace(one.parts, encoded_partition=one.directory)) for one in objects]
         try:
-            return count_inherited(self.store, self.options, pairs, committed, self.cut_records)
+            return count_inherited(
+                self.store, self.options, pairs, committed, self.cut_records,
+                is_values=self.values is not None,
+            )  # fmt: skip
         except CorruptObjectError as error:
             return error
         except StoreError as error:

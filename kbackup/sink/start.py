@@ -285,6 +285,12 @@ def _in_two_layouts(where: TopicPartition, key: str) -> RefusedError:
     )
 
 
+SHOWN_LEAST: Final = 8
+"""So many objects of several directories show whether a connector leaves records out."""
+
+SHOWN_MOST: Final = 32
+"""Of so many at most the last of a cut is looked for: a directory each is a cut's, as a rule."""
+
 OPENED_MOST: Final = 128
 """Objects of a partition that are opened: a cut of the connector rarely has more directories."""
 
@@ -343,6 +349,9 @@ class Inherited:
 
         Full records begin with what the newest objects hold that add up, if the log has it: a count
         shows no end where records were left out, and what they hold need not be read from values.
+        Objects of several directories do not show where each ends, so where nothing was left out
+        none is stored again: else those before would be in doubt, where a transform has changed
+        their rows.
 
         Raises:
             RefusedError: If the objects hold records that the group has not come to, in several
@@ -354,10 +363,20 @@ class Inherited:
         for one, total in zip(self.counted, totals, strict=True):
             if total == committed - one.start_offset:
                 is_again = not is_values and one.start_offset >= log_start
+                is_again = is_again and (self.is_one_directory or not self._are_dense(committed))
                 return one.start_offset if is_again else committed, ()
             if total > committed - one.start_offset:
                 return self._after_group(where, committed, log_start)
         return self._before_group(where, committed, log_start)
+
+    def _are_dense(self, committed: int) -> bool:
+        """Whether so many objects as show it have a row for each offset up to the group's."""
+        least = min(SHOWN_LEAST, len(self.starts))
+        totals = accumulate(one.records for one in self.counted)
+        return any(
+            number >= least and total == committed - one.start_offset
+            for number, (one, total) in enumerate(zip(self.counted, totals, strict=True), 1)
+        )
 
     def _without_group(self, where: TopicPartition, log_start: int) -> tuple[int | None, Warnings]:
         if not self.is_one_directory:
@@ -432,11 +451,14 @@ def count_inherited(
     objects: Sequence[tuple[str, ObjectKey]],
     committed: int | None,
     cut_records: int,
+    *,
+    is_values: bool,
 ) -> Inherited | None:
     """Open the newest of *objects*, and as many more as it takes to judge the group's offset.
 
     That is one where they are in one directory; else those whose records add up to the offsets
-    before the group's, or to a cut; all of them where they are ahead of the group.
+    before the group's, or to a cut, and before full records `SHOWN_LEAST` of them; all where they
+    are ahead of the group.
 
     Args:
         objects: Those that hold the values of one partition, and what their keys say; in the order
@@ -462,7 +484,12 @@ def count_inherited(
         total += records
         if takes_all:
             continue
-        if committed is None or total >= min(cut_records, committed - parts.start_offset):
+        offsets = 0 if committed is None else committed - parts.start_offset
+        if not is_values and total <= offsets and len(counted) < SHOWN_MOST:
+            is_shown = len(counted) >= SHOWN_LEAST and total == offsets
+        else:
+            is_shown = committed is None or total >= min(cut_records, offsets)
+        if is_shown:
             break
     if not counted:
         return None

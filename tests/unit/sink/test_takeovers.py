@@ -240,3 +240,25 @@ def test_a_count_that_fits_by_accident_is_not_believed() -> None:
     before = masked([0, 2, 6]).splitlines() + masked([3, 5]).splitlines()
     assert [*before, *(b'{"n":%d}' % at for at in range(8, 30))] == taken.restored()
     assert 0 == taken.verified()
+
+
+@pytest.mark.parametrize(
+    ("cuts", "directories"),
+    [
+        ([[0, 1, 2, 3], [4]], 2),
+        ([range(at, at + 2) for at in range(0, 24, 2)], 12),
+        ([range(at, 6, 3) for at in range(3)] + [range(at, 21, 3) for at in range(6, 9)], 3),
+        ([range(at, at + 5, 3) for cut in range(0, 24, 6) for at in range(cut, cut + 3)], 3),
+    ],
+    ids=["two", "by the hour", "by field", "by field, in four cuts"],
+)
+def test_where_nothing_was_left_out_nothing_is_stored_again(
+    cuts: Sequence[Sequence[int]], directories: int
+) -> None:
+    """Rows that a transform has masked are believed, as nothing shows that any reaches beyond."""
+    names, end = [f"d={at}" for at in range(directories)], sum(map(len, cuts))
+    taken = Taken(cuts, Position(end), directories=names)
+
+    came = b"".join(masked(cut) for cut in cuts).splitlines()
+    assert sorted([*came, *(b'{"n":%d}' % at for at in range(end, 30))]) == sorted(taken.restored())
+    assert 0 == taken.verified()
