@@ -372,7 +372,7 @@ def query_command(sql: str, form: str, output_file: Path | None, **parameters: A
 
 
 _COUNT: Final = re.compile(
-    r"\s*select\s+count\s*\(\s*\*\s*\)(?:\s+(?:as\s+)?(?P<name>(?!from\b)\w+))?"
+    r"\s*select\s+count\s*\(\s*\*\s*\)(?:\s+(?:as\s+)?(?P<name>(?!from\b)[a-z_]\w*))?"
     r"\s+from\s+(?:`(?P<quoted>[^`]+)`|(?P<plain>\w+))[\s;]*",
     re.IGNORECASE,
 )

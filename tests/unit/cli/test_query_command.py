@@ -82,6 +82,7 @@ def test_a_count_that_the_ledger_knows_starts_no_spark(tmp_path: Path, sql: str,
         "select count(*) from ORDERS",
         "select count(*) from orders -- all",
         "select count(*) from from orders",
+        "select count(*) 1 from orders",
     ],
 )
 def test_another_query_is_for_spark(tmp_path: Path, sql: str) -> None:
