@@ -553,9 +553,11 @@ def _proof(at: OpenedBackup, modes: list[str]) -> Iterator[None]:
 
 def _leave_proof(at: OpenedBackup, begun: datetime) -> None:
     from kbackup.clock import rfc3339  # noqa: PLC0415
+    from kbackup.config.settings import BY_NAME  # noqa: PLC0415
     from kbackup.runs import history  # noqa: PLC0415
 
-    if "s3.versions.as.of" in at.place.options:  # what was verified is not what is there
+    taken = (BY_NAME[name].commands for name in at.place.options if name in BY_NAME)
+    if any("sink" not in commands for commands in taken):  # what it was at a time was verified
         return
     facts, signal = at.summary.facts, at.session.stop.signal
     facts["last_success"] = None if at.summary.exit_code(signal) else rfc3339(begun)
