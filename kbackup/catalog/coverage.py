@@ -19,7 +19,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count, groupby, pairwise
+from itertools import groupby, pairwise
 from typing import Final
 
 from kbackup.catalog.ledger.rows import Entry, PartitionLedger, is_main
@@ -373,8 +373,9 @@ class _Decisions:
     ) -> bool:
         """Whether values whose end is not stated end before others; where not, it is disputed."""
         start = following.start_offset
-        free = next(at for at in count(start) if at not in self.begun)
-        reaches = False if bound is not None and bound <= free else self.reaches(one, following)
+        # what lies between is in the objects that begin there
+        is_apart = bound is not None and all(at in self.begun for at in range(start, bound))
+        reaches = False if is_apart else self.reaches(one, following)
         if reaches:
             why = f"it reaches beyond offset {start}, where another begins that holds the same, or "
             why += "is so unlike that one that nothing tells where it ends"

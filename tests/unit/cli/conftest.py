@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backup_samples import Backup
 
 from kbackup.catalog.findings import Finding, PartitionVerdict
 from kbackup.cli import output
@@ -218,3 +219,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "any_told" in metafunc.fixturenames:
         params = [pytest.param(each, id=each.path.stem) for each in ALL_TOLD]
         metafunc.parametrize("any_told", params)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A backup of two topics, without a ledger."""
+    (folder := tmp_path / "backup").mkdir()
+    backup = Backup.in_folder(folder)
+    for topic in ("orders", "audit"):
+        backup.put(topic, 0, range(5))
+    return folder

@@ -9,8 +9,7 @@ from kbackup.catalog.groups import GROUPS, GroupEntry, group_stream
 from kbackup.catalog.ledger.rows import table
 from kbackup.clock import SystemClock
 from kbackup.naming import Layout
-from tests.support.command import Result
-from tests.support.invoked import invoke
+from tests.support.invoked import run
 
 
 @pytest.fixture
@@ -26,11 +25,6 @@ def folder(tmp_path: Path) -> Path:
         stream.append(table([topic, at], GROUPS))
     (folder / next(iter(backup.store.list(stream.prefix))).key).write_bytes(b"no Parquet")
     return folder
-
-
-def run(folder: Path, line: str) -> Result:
-    """Run a command over a backup."""
-    return invoke(*line.split(), "--json", "--store-url", f"file://{folder}")
 
 
 def test_verify_names_a_capture_that_cannot_be_read(folder: Path) -> None:

@@ -9,8 +9,7 @@ from backup_samples import Backup
 from kbackup import stores
 from kbackup.cli import root
 from kbackup.errors import StoreError
-from tests.support.command import Result
-from tests.support.invoked import invoke
+from tests.support.invoked import invoke, run
 
 OLD = ("peek", "settle", "plan", "prune", "--repair", "--rebuild", "--accept-missing")
 
@@ -21,11 +20,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "backup").mkdir()
     Backup.in_folder(tmp_path / "backup").put("orders", 0, range(5), range(5, 9))
     return tmp_path / "backup"
-
-
-def run(folder: Path, line: str) -> Result:
-    """Run a command over a backup."""
-    return invoke(*line.split(), "--json", "--store-url", f"file://{folder}")
 
 
 @pytest.mark.parametrize(

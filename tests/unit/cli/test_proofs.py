@@ -6,35 +6,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-import pytest
-from backup_samples import Backup
-
 from kbackup.catalog.copying import run_records
 from kbackup.clock import rfc3339
 from kbackup.naming import Layout
 from kbackup.runs import history
 from kbackup.stores import StoreSettings, open_store
-from tests.support.command import Result
 from tests.support.ended import ended
-from tests.support.invoked import invoke
+from tests.support.invoked import invoke, run
 
 VERIFY: Final = "restore verify --part 1/997"
 """A part without an object, for which no Spark starts."""
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A backup of two topics."""
-    (folder := tmp_path / "backup").mkdir()
-    backup = Backup.in_folder(folder)
-    for topic in ("orders", "audit"):
-        backup.put(topic, 0, range(5))
-    return folder
-
-
-def run(folder: Path, line: str) -> Result:
-    """Run a command over a backup."""
-    return invoke(*line.split(), "--json", "--store-url", f"file://{folder}")
 
 
 def age(folder: Path) -> None:

@@ -3,32 +3,21 @@
 from pathlib import Path
 
 import pytest
-from backup_samples import Backup
 
-from tests.support.command import Result
-from tests.support.invoked import invoke
+from tests.support.invoked import run
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(folder: Path) -> Path:
     """A backup of two topics, with its ledger."""
-    (folder := tmp_path / "backup").mkdir()
-    backup = Backup.in_folder(folder)
-    for topic in ("orders", "audit"):
-        backup.put(topic, 0, range(5))
-    assert 0 == run(folder, "sink reindex").code
+    assert 0 == run(folder, "sink reindex", json=False).code
     return folder
-
-
-def run(folder: Path, line: str) -> Result:
-    """Run a command over a backup."""
-    return invoke(*line.split(), "--store-url", f"file://{folder}")
 
 
 @pytest.mark.parametrize("line", ["list ordrs", "verify -t ordrs", "cat ordrs:0@1"])
 def test_a_topic_that_is_nearly_one_of_the_backup_is_suggested(folder: Path, line: str) -> None:
     """Though the bucket is listed for the name alone that was typed."""
-    found = run(folder, f"restore {line}")
+    found = run(folder, f"restore {line}", json=False)
 
     assert 7 == found.code
     assert "why: there are: audit, orders\n  do:  did you mean orders?\n" in found.stderr
@@ -45,7 +34,7 @@ def test_a_topic_that_is_nearly_one_of_the_backup_is_suggested(folder: Path, lin
 )
 def test_a_place_says_which_number_is_none(folder: Path, place: str, why: str) -> None:
     """What stands between a colon and an @ is masked, since it may be a password."""
-    found = run(folder, f"restore cat {place}")
+    found = run(folder, f"restore cat {place}", json=False)
 
     said = [line.strip() for line in found.stderr.splitlines() if line.startswith("  why:")]
     assert (2, [f"why: {why}"] if why else []) == (found.code, said)
@@ -56,8 +45,8 @@ def test_what_is_typed_and_has_no_effect_is_named(folder: Path, tmp_path: Path) 
     """A file of a run has properties for others; who types one means this command."""
     (file := tmp_path / "sink.properties").write_text("flush.size=3\n")
 
-    read = run(folder, f"restore list --config {file}")
-    typed = run(folder, "restore list -X flush.size=3")
+    read = run(folder, f"restore list --config {file}", json=False)
+    typed = run(folder, "restore list -X flush.size=3", json=False)
 
     told = "warning: flush.size: accepted, but without effect here\n"
     assert ((0, ""), (0, told)) == ((read.code, read.stderr), (typed.code, typed.stderr))
