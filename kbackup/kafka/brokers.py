@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException
 
-from kbackup.batches import CONTROL, TRANSACTIONAL, Batches
+from kbackup.batches import CONTROL, DELETE_HORIZON, TRANSACTIONAL, Batches
+from kbackup.batches.decoding import decoded
 from kbackup.errors import KafkaError, TopicChangedError
 from kbackup.kafka import KafkaSettings
 from kbackup.kafka.client import kafka_error, patience_s
@@ -127,7 +128,11 @@ _ABORT: Final = b"\0\0"
 
 
 def committed(batches: Batches, aborted: Sequence[Aborted]) -> Batches:
-    """Return those that hold committed records; *aborted* is what the broker told with them."""
+    """Return those that hold committed records; *aborted* is what the broker told with them.
+
+    Raises:
+        BatchError: If a marker cannot be read.
+    """
     headers = batches.headers
     is_kept = pc.greater(headers["count"], 0)
     is_marked = batches.flagged(CONTROL)
@@ -139,20 +144,32 @@ def committed(batches: Batches, aborted: Sequence[Aborted]) -> Batches:
 
 def _of_aborted(batches: Batches, aborted: Sequence[Aborted]) -> pa.BooleanArray:
     found, left, open_ids = [], list(reversed(aborted)), set()
-    data = batches.data
-    names = ("base_offset", "last_delta", "position", "producer_id")
+    names = ("base_offset", "last_delta", "producer_id")
     columns = [batches.headers[name].to_pylist() for name in names]
     columns += [batches.flagged(CONTROL).to_pylist(), batches.flagged(TRANSACTIONAL).to_pylist()]
-    for base, delta, at, producer, is_marker, is_in_transaction in zip(*columns, strict=True):
+    for row, (base, delta, producer, is_marker, is_in_transaction) in enumerate(
+        zip(*columns, strict=True)
+    ):
         while left and left[-1].first_offset <= base + delta:
             open_ids.add(left.pop().producer_id)
         if is_marker:
-            if data.slice(at + _MARKER_AT, 2).to_pybytes() == _ABORT:
+            if _is_abort(batches, row):
                 open_ids.discard(producer)
             found.append(True)
         else:
             found.append(is_in_transaction and producer in open_ids)
     return pa.array(found, pa.bool_())
+
+
+def _is_abort(batches: Batches, row: int) -> bool:
+    at, attributes, count = (
+        batches.headers[name][row].as_py() for name in ("position", "attributes", "count")
+    )
+    if count == 1 and not attributes & DELETE_HORIZON:
+        return bytes(batches.data.slice(at + _MARKER_AT, 2)) == _ABORT
+    # compaction has emptied it, or made its timestamp a longer number
+    keys = (key for rows in decoded(batches.slice(row, 1)) for key in rows["key"].to_pylist())
+    return any(key is not None and key[2:4] == _ABORT for key in keys)
 
 
 def end_of_epoch(

@@ -94,12 +94,14 @@ class BatchReader:
 
     def batches(self, where: TopicPartition, span: Span) -> Generator[Batches, None, None]:
         """Read batches: `kbackup.kafka.ReadsBatches.batches`."""
+        following = span.start_offset
         for some in self._committed(_Reading(self, where, span)):
-            if some.first_offset >= span.start_offset:
+            start, following = following, some.next_offset
+            if some.first_offset >= start:
                 yield some
                 continue
             try:
-                begun = cut_from(some.slice(0, 1), span.start_offset)
+                begun = cut_from(some.slice(0, 1), start)
             except BatchError as error:
                 raise _unreadable(where, error) from None
             for each in (begun, some.slice(1)):
@@ -108,11 +110,12 @@ class BatchReader:
 
     def read(self, where: TopicPartition, span: Span) -> Generator[pa.RecordBatch, None, None]:
         """Read the records of *span*: `kbackup.kafka.Reader.read`."""
-        work = _Reading(self, where, span)
+        work, following = _Reading(self, where, span), span.start_offset
         try:
             for some in self._committed(work):
+                start, following = following, some.next_offset
                 try:
-                    yield from decoded(some, span)
+                    yield from decoded(some, Span(start, span.end_offset))
                 except BatchError as error:
                     raise _unreadable(where, error) from None
         except _OldFormatError:
@@ -294,11 +297,11 @@ class _Reading:
             )
         try:
             batches = found.check(may_be_cut=len(found.batches) > 0)
+            if not len(batches) or batches.next_offset <= self.position:
+                return None
+            kept = committed(batches, fetched.aborted)
         except BatchError as error:
             raise _unreadable(self.where, error) from None
-        if not len(batches):
-            return None
-        kept = committed(batches, fetched.aborted)
         base, delta = kept.headers["base_offset"], kept.headers["last_delta"]
         begins_before_end = pc.less(base, self.span.end_offset)
         ends_behind = pc.greater_equal(pc.add(base, delta), self.position)

@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kbackup.batches import CONTROL, TRANSACTIONAL, walk
+from kbackup.batches import CONTROL, DELETE_HORIZON, TRANSACTIONAL, walk
 from kbackup.batches import native as batches_native
+from kbackup.batches.decoding import decoded
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError, TopicChangedError
 from kbackup.kafka import KafkaSettings, LogStartMovedError, brokers, fetch, reader, wire
 from kbackup.kafka.brokers import Aborted, address_of, committed
@@ -274,6 +275,37 @@ def test_a_start_within_a_batch_cuts_it_and_no_other() -> None:
     assert TWO == b"".join(found.slice(1).pieces())
 
 
+LATER = batch(1, [Sent(b"b"), Sent(b"c"), Sent(b"d")])
+
+
+def test_records_come_once_where_batches_have_other_bounds() -> None:
+    """A log may have been written anew between two answers: what was read is not read again."""
+    found = []
+    for by_records in (False, True):
+        with (
+            FakeBroker([Answer(ONE, 4), Answer(LATER, 4)]) as broker,
+            closing(BatchReader(KafkaSettings(broker.servers))) as opened,
+        ):
+            if by_records:
+                rows = [*opened.read(WHERE, Span(0, 4))]
+            else:
+                rows = [row for b in opened.batches(WHERE, Span(0, 4)) for row in decoded(b)]
+        found.append(pa.Table.from_batches(rows)["offset"].to_pylist())
+
+    assert [[0, 1, 2, 3]] * 2 == found
+
+
+def test_a_broker_that_sends_what_was_read_before_is_not_asked_for_ever() -> None:
+    """It counts as an answer without batches."""
+    with (
+        FakeBroker([Answer(ONE, 4)]) as broker,
+        closing(BatchReader(KafkaSettings(broker.servers))) as opened,
+    ):
+        opened.brokers.patience_s = 0.2
+        with pytest.raises(KafkaError, match="t-0 offset 2: no answer"):
+            list(opened.batches(WHERE, Span(0, 4)))
+
+
 def test_batches_beyond_the_span_are_left_out() -> None:
     """What begins behind the end is not of the span."""
     with FakeBroker([Answer(ONE + TWO, 4)]) as broker:
@@ -309,6 +341,47 @@ def test_aborted_transactions_are_left_out() -> None:
     kept = committed(found, [Aborted(0, 7), Aborted(14, 8)])
 
     assert [2, 4, 8, 10] == kept.headers["base_offset"].to_pylist()
+
+
+def cleaned(base: int, producer: int, kind: int) -> bytes:
+    """The same once compaction has given it a time to go, which its timestamp then counts from."""
+    key, later = b"\0\0" + kind.to_bytes(2, "big"), Sent().timestamp + 86_400_000
+    body = record(Sent(b"\0\0\0\0\0\1", key), 0, later)
+    bits = CONTROL | TRANSACTIONAL | DELETE_HORIZON
+    times = later, Sent().timestamp
+    return sealed(base, body, 1, 0, attributes=bits, producer=(producer, 0, -1), times=times)
+
+
+def emptied(base: int, producer: int) -> bytes:
+    """A marker of which compaction has left the header."""
+    bits = CONTROL | TRANSACTIONAL
+    return sealed(base, b"", 0, 0, attributes=bits, producer=(producer, 0, -1))
+
+
+@pytest.mark.parametrize(
+    ("parts", "kept"),
+    [
+        pytest.param([within(0, 7), cleaned(2, 7, 0), within(3, 7)], [3], id="aborted"),
+        pytest.param([within(0, 7), emptied(2, 7), within(256, 7)], [], id="emptied"),
+        pytest.param([within(0, 7), emptied(2, 7)], [], id="emptied, and the last"),
+    ],
+)
+def test_markers_that_compaction_has_met_are_read(parts: list[bytes], kept: list[int]) -> None:
+    """Their type is not where a broker has written it, or not there at all."""
+    found = walk(pa.py_buffer(b"".join(parts))).check()
+
+    assert kept == committed(found, [Aborted(0, 7)]).headers["base_offset"].to_pylist()
+
+
+def test_a_marker_that_cannot_be_read_is_said() -> None:
+    """The topic and the offset are named."""
+    bits = CONTROL | TRANSACTIONAL | DELETE_HORIZON
+    bad = sealed(2, b"\xff" * 3, 1, 0, attributes=bits, producer=(7, 0, -1))
+    with (
+        FakeBroker([Answer(within(0, 7) + bad, 4, aborted=[(0, 7)])]) as broker,
+        pytest.raises(KafkaError, match="reading t-0: the batch at offset 2"),
+    ):
+        bytes_of(broker)
 
 
 # -- signing in ----------------------------------------------------------------------------------
