@@ -42,8 +42,14 @@ _COUNTS: Final = struct.Struct("<II")
 _END: Final = struct.Struct("<I4s")
 _TRAILER_BYTES: Final = _COUNTS.size + _END.size
 _MAGIC: Final = b"KLG1"
-_RAW_HEAD: Final = struct.Struct("<IBQ")
+_RAW_HEAD: Final = struct.Struct("<IBBQ")
 _RAW_BLOCK: Final = 2**17
+_RAW_WINDOW: Final = 7 << 3
+"""A block: a window of the frame's size takes as much memory, and above 128 MiB none is read."""
+
+_MOST_INDEX: Final = 2**24
+"""The largest index that is read, of half a million frames."""
+
 _SLACK: Final = 2**20
 """What a batch may have besides one record of the largest size."""
 
@@ -89,8 +95,10 @@ class LogFormat(OnlyRead):
                     raise _corrupt(
                         f"the batch at offset {some.first_offset} is not behind those before it"
                     )
-                if pc.any(some.flagged(CONTROL)).as_py():
-                    raise _corrupt("it holds a control batch")
+                left_out = pc.or_(some.flagged(CONTROL), pc.equal(some.headers["count"], 0))
+                if pc.any(left_out).as_py():
+                    offset = some.where(left_out).first_offset
+                    raise _bad(BatchError("it is a control batch, or empty", offset))
                 yield some
                 following = some.next_offset
         except BatchError as error:
@@ -164,8 +172,8 @@ class BatchWriter:
 
 
 def _raw(data: bytes) -> bytes:
-    """Return a frame of zstd that holds *data* as it is: in one segment, whose size it says."""
-    parts = [_RAW_HEAD.pack(0xFD2FB528, 0xE0, len(data))]
+    """Return a frame of zstd that holds *data*, whose size it says, as it is."""
+    parts = [_RAW_HEAD.pack(0xFD2FB528, 0xC0, _RAW_WINDOW, len(data))]
     for at in range(0, len(data), _RAW_BLOCK):
         block = data[at : at + _RAW_BLOCK]
         is_last = at + _RAW_BLOCK >= len(data)
@@ -179,7 +187,7 @@ def _index(file: BinaryIO) -> tuple[Mapping[str, str], list[_Frame]] | str:
         body, start = _index_bytes(file)
         count, said_bytes = _COUNTS.unpack_from(body, len(body) - _TRAILER_BYTES)
         said = json.loads(body[:said_bytes])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return f"its index is not there or altered: {error}"
     frames = [_Frame(*each) for each in _ENTRY.iter_unpack(body[said_bytes:-_TRAILER_BYTES])]
     at = 0
@@ -202,8 +210,8 @@ def _index_bytes(file: BinaryIO) -> tuple[bytes, int]:
     count, said_bytes = _COUNTS.unpack_from(tail)
     body_bytes = said_bytes + _ENTRY.size * count + _TRAILER_BYTES
     start = size - body_bytes - _INDEX.size
-    if start < 0:
-        raise ValueError("it says more than the file has")
+    if start < 0 or body_bytes > _MOST_INDEX:
+        raise ValueError("it says more than the file can have")
     file.seek(start)
     head, body = file.read(_INDEX.size), file.read(body_bytes)
     crc, _ = _END.unpack_from(body, body_bytes - _END.size)

@@ -1,5 +1,6 @@
 """Files of record batches: what goes in comes out byte for byte, and damage is named."""
 
+import hashlib
 import io
 import json
 import random
@@ -102,6 +103,18 @@ def test_a_large_raw_frame_has_several_blocks() -> None:
     large = [batch(at, [Sent(random.Random(at).randbytes(300_000))], LZ4) for at in range(3)]
 
     assert b"".join(large) == zstd.decompress(written(batches(*large)))
+
+
+def test_a_raw_frame_takes_no_memory_of_its_own_size() -> None:
+    """One of 130 MiB is read again, where a window as large as the frame would be refused."""
+    data = random.Random(0).randbytes(2**20) * 130
+
+    stream = pa.CompressedInputStream(pa.BufferReader(log._raw(data)), "zstd")
+    found = hashlib.sha256()
+    while piece := stream.read(2**20):
+        found.update(piece)
+
+    assert hashlib.sha256(data).digest() == found.digest()
 
 
 def test_batches_beside_those_that_were_left_out() -> None:
@@ -231,8 +244,11 @@ PARTS = some(count=4)
         pytest.param(file_of(PARTS[0] + b"\0" * 30), "before version 2", id="something else"),
         pytest.param(
             file_of(PARTS[0] + sealed(900, b"\0", 1, 0, attributes=CONTROL)),
-            "control",
+            "offset 900: .* control",
             id="control",
+        ),
+        pytest.param(
+            file_of(PARTS[0] + sealed(900, b"", 0, 3)), "offset 900: .* empty", id="empty"
         ),
         pytest.param(
             file_of(PARTS[0] + sealed(900, b"\xff", 1, 0)),
@@ -248,6 +264,28 @@ def test_what_is_wrong_is_named_with_its_offset(data: bytes, why: str) -> None:
     """What a file holds is judged as if anybody had made it."""
     with pytest.raises(CorruptObjectError, match=why):
         rows(data)
+
+
+def with_index(metadata: bytes, frames: int = 0) -> bytes:
+    """Return a file whose index has a right CRC32C, and no frames."""
+    body = metadata + log._COUNTS.pack(frames, len(metadata))
+    head = log._INDEX.pack(log._INDEX_MAGIC, len(body) + log._END.size)
+    return head + body + log._END.pack(crc32c(body), log._MAGIC)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(with_index(b"[" * 50_000), id="nested"),
+        pytest.param(with_index(b"{}", 2**32 - 1), id="more frames than bytes"),
+        pytest.param(with_index(b"[]"), id="no names"),
+        pytest.param(with_index(b" " * 2**24 + b"{}"), id="larger than any"),
+    ],
+)
+def test_an_index_that_makes_no_sense_is_no_index(data: bytes) -> None:
+    """Whatever an index says, it is told from one that a writer made."""
+    with pytest.raises(CorruptObjectError, match="index"):
+        stored(data)
 
 
 def test_a_batch_that_claims_too_much_takes_no_memory() -> None:
