@@ -1,8 +1,8 @@
 """``restore verify --against source``: does the cluster still hold what was backed up, unchanged.
 
 Tasks read the source, a range of offsets each, and take the digest of what each object should
-hold.  Where it is the one that was kept when the object was stored, the object is not read; else
-its records are compared with the source's one by one.
+hold, records or the batches as they are.  Where it is the one that was kept when the object was
+stored, the object is not read; else its records are compared with the source's one by one.
 """
 
 import threading
@@ -10,11 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup.batches import BatchError, Batches
+from kbackup.batches.decoding import BatchesDigest, decoded
 from kbackup.catalog import merging
 from kbackup.catalog.listing import FileSet, object_bytes, object_count
 from kbackup.catalog.merging import Failed, StoredRows
@@ -22,12 +25,13 @@ from kbackup.config import Settings
 from kbackup.errors import (
     ConfigurationError,
     DiffersError,
+    KafkaError,
     KbackupError,
     RefusedError,
     TopicChangedError,
     some,
 )
-from kbackup.kafka import Cluster, Connection, LogStartMovedError
+from kbackup.kafka import Cluster, Connection, LogStartMovedError, ReadsBatches
 from kbackup.pipeline.rows import RecordsDigest
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import SCHEMA, UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, without
@@ -104,8 +108,8 @@ class SourceJob:
 class Stretch:
     """Offsets that some objects hold together, and no others.
 
-    *digest* is of their records as they were in Kafka; None where several objects share them, or
-    none was kept.
+    *digest* is of their records, or batches, as they were in Kafka; None where several objects
+    share them, or none was kept.
     """
 
     sets: tuple[FileSet, ...]
@@ -117,6 +121,11 @@ class Stretch:
     def has_offsets(self) -> bool:
         """Whether the objects say which record has which offset."""
         return all(files.is_whole for files in self.sets)
+
+    @property
+    def is_of_batches(self) -> bool:
+        """Whether its digest is of batches."""
+        return has_method(self.digest, BatchesDigest.METHOD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +157,9 @@ def source_task(
 
     Memory: few batches of the source, and where digests differ those objects that overlap.
     """
-    store, reader = open_store(job.store), job.kafka.reader(job.group)
-    with closing(reader):
+    store = open_store(job.store)
+    by_batches = any(one.is_of_batches for unit in units for one in unit.stretches)
+    with closing(job.kafka.reader(job.group, by_batches=by_batches)) as reader:
         for unit in units:
             work = _Comparison(job, unit, store, reader)
             try:
@@ -209,8 +219,13 @@ class _Comparison:
                 at: _Digests(one, self._store) for at, one in enumerate(stretches) if one.digest
             }
             try:
-                for batch in self._source(self._unit.span):
-                    self._feed(batch, digests)
+                for span, is_of_batches in self._parts():
+                    if is_of_batches:
+                        for batches in self._batches(span):
+                            self._feed_batches(batches, digests)
+                        continue
+                    for batch in self._source(span):
+                        self._feed(batch, digests)
                 break
             except LogStartMovedError:
                 self.report = UnitCompared(self._unit.where)
@@ -223,6 +238,20 @@ class _Comparison:
             else:
                 left.append(stretch)
         return left
+
+    def _parts(self) -> Iterator[tuple[Span, bool]]:
+        """Yield the offsets to read, and whether their batches are compared as they are."""
+        start, asks = self._unit.span.start_offset, isinstance(self._reader, ReadsBatches)
+        for is_of_batches, alike in groupby(
+            self._unit.stretches, lambda one: asks and one.is_of_batches
+        ):
+            if is_of_batches:
+                first, *more = alike
+                span = Span(first.span.start_offset, [first, *more][-1].span.end_offset)
+                yield Span(start, span.start_offset), False
+                yield span, True
+                start = span.end_offset
+        yield Span(start, self._unit.span.end_offset), False
 
     def _find_start(self) -> None:
         """Begin where the log now does: retention has gone on."""
@@ -243,6 +272,27 @@ class _Comparison:
                 digests[number].add(batch.slice(begin, end - begin))
             at = end
         self._count(by_offset((), [batch.slice(at)]))
+
+    def _feed_batches(self, batches: Batches, digests: Mapping[int, "_Digests"]) -> None:
+        """Take batches into the digest of the stretch that each begins in."""
+        for number, stretch in enumerate(self._unit.stretches):
+            at, below = batches.headers["base_offset"], stretch.span
+            is_before = pc.less(at, below.start_offset)
+            self._count_rows(batches.where(is_before))
+            is_in = pc.and_(pc.invert(is_before), pc.less(at, below.end_offset))
+            if number in digests:
+                digests[number].add_batches(batches.where(is_in))
+            batches = batches.where(pc.greater_equal(at, below.end_offset))
+        self._count_rows(batches)
+
+    def _count_rows(self, batches: Batches) -> None:
+        """Count the records of batches that begin in no stretch."""
+        try:
+            for rows in decoded(batches):
+                self._count(by_offset((), [_without(rows, self._unit.left_out)]))
+        except BatchError as error:
+            what = f"reading {self._unit.where}"
+            raise KafkaError(what, str(error), "look at what writes such records") from None
 
     def _merge(self, stretch: Stretch) -> None:
         start = max(stretch.span.start_offset, self._start)
@@ -280,12 +330,21 @@ class _Comparison:
             named = Difference(stretch.span.start_offset, None, what)
             self._count(RecordsCompared(different=1, named=(named,)))
 
+    def _held(self, span: Span) -> Span:
+        """Return what of *span* the log may still hold."""
+        return Span(min(max(span.start_offset, self._start), span.end_offset), span.end_offset)
+
+    def _batches(self, span: Span) -> Iterator[Batches]:
+        """Yield what the source holds as it is."""
+        assert isinstance(self._reader, ReadsBatches)  # noqa: S101  (`_parts` has looked)
+        if len(wanted := self._held(span)):
+            with closing(self._reader.batches(self._unit.where, wanted)) as found:
+                yield from found
+
     def _source(self, span: Span) -> Iterator[pa.RecordBatch]:
         """Yield what the source holds, without what the backup has left out."""
-        start = max(span.start_offset, self._start)
-        if start >= span.end_offset:
+        if not len(wanted := self._held(span)):
             return
-        wanted = Span(start, span.end_offset)
         with closing(self._reader.read(self._unit.where, wanted)) as batches:
             for batch in batches:
                 if len(kept := _without(batch, self._unit.left_out)):
@@ -388,6 +447,10 @@ class _Digests:
     def __init__(self, stretch: Stretch, store: Store) -> None:
         self._stretch, self._store, self._all = stretch, store, RecordsDigest()
         self._valued = None if stretch.has_offsets else RecordsDigest()
+        self._batches = BatchesDigest()
+
+    def add_batches(self, batches: Batches) -> None:
+        self._batches.add(batches)
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._all.add(batch)
@@ -396,7 +459,7 @@ class _Digests:
 
     @property
     def prove(self) -> bool:
-        texts = (each.text for each in (self._all, self._valued) if each)
+        texts = (each.text for each in (self._all, self._valued, self._batches) if each)
         return self._stretch.digest in with_keyed(self._store, texts)
 
 
@@ -581,12 +644,15 @@ class _Planner:
         return [*ledger.skipped, *(entry.span for entry in gone)]
 
 
+_METHODS: Final = RecordsDigest.METHOD, BatchesDigest.METHOD
+
+
 def _stretches(said: Sequence[tuple[FileSet, Facts]]) -> list[Stretch]:
     """Return objects with the offsets that they hold, those together that overlap."""
     found: list[Stretch] = []
     for files, known in sorted(said, key=lambda one: (one[1].first_offset, one[0].id)):
         span = Span(known.first_offset, known.last_offset + 1)
-        is_known = files.only is None and has_method(known.digest, RecordsDigest.METHOD)
+        is_known = files.only is None and has_method(known.digest, _METHODS)
         one = Stretch((files,), span, known.records, known.digest if is_known else None)
         if found and span.start_offset < found[-1].span.end_offset:
             before = found.pop()

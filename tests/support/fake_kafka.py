@@ -2,15 +2,19 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 from backup_samples import batch
 
+from kbackup.batches import Batches, walk
 from kbackup.errors import KbackupError
 from kbackup.kafka import LogStartMovedError, Position
 from kbackup.kafka.reader import not_utf8
 from kbackup.records import Span, TopicPartition
+from tests.support.encoded import Sent
+from tests.support.encoded import batch as encoded_batch
 from tests.support.fake_cluster import FakeCluster
 from tests.support.fakes import FakePositions
 
@@ -117,6 +121,28 @@ class _Reader:
             row["value"] = self.kafka.values.get((where, row["offset"]), row["value"])
             row["key"] = self.kafka.keys.get((where, row["offset"]), row["key"])
         yield pa.RecordBatch.from_pylist(rows, made.schema)
+
+    def batches(self, where: TopicPartition, span: Span) -> Iterator[Batches]:
+        """The same as they were sent, ten offsets a batch."""
+        rows = [row for some in self.read(where, span) for row in some.to_pylist()]
+        for number, group in groupby(rows, lambda row: row["offset"] // 10):
+            base = max(span.start_offset, 10 * number)
+            made = [
+                (
+                    row["offset"] - base,
+                    Sent(
+                        row["value"], row["key"],
+                        [(each["key"].encode(), each["value"]) for each in row["headers"]],
+                        row["timestamp"],
+                    ),
+                )
+                for row in group
+            ]  # fmt: skip
+            deltas, sent = zip(*made, strict=True)
+            last = 10 * number + 9 - base
+            yield walk(
+                pa.py_buffer(encoded_batch(base, sent, deltas=deltas, last_delta=last))
+            ).check()
 
     def close(self) -> None:
         """Nothing to leave."""

@@ -107,6 +107,67 @@ def test_an_unchanged_topic_is_proved_without_reading_an_object(
     assert not [key for key in opened if key.startswith("topics/")]
 
 
+def test_batches_are_proved_as_they_are(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects of batches have a digest of these, and the source's records are not unpacked."""
+    source.sink(flush_size="10")
+    source.kafka.append(WHERE, 100)
+    source.sink(format_class="log", flush_size="20")
+    source.kafka.append(WHERE, 5)
+    opened: list[str] = []
+    really = MemoryStore.open
+
+    def watched(self: MemoryStore, key: str) -> Any:
+        opened.append(key)
+        return really(self, key)
+
+    monkeypatch.setattr(MemoryStore, "open", watched)
+    found = source.compared()
+
+    assert (0, 200, 15, "same, 5 behind") == (
+        found.exit_code, found.row.records, found.row.proven, found.row.state
+    )  # fmt: skip
+    assert not [key for key in opened if key.startswith("topics/")]
+
+
+@pytest.mark.parametrize("at", [100, 155, 199])
+def test_a_record_that_was_altered_in_a_batch_is_named(source: Source, at: int) -> None:
+    """The other objects are proved; of this one, each record is compared."""
+    source.kafka.append(WHERE, 100)
+    source.sink(format_class="log", flush_size="20")
+    source.kafka.values[WHERE, at] = b"other"
+
+    found = source.compared()
+
+    assert (7, 199, 9) == (found.exit_code, found.row.records, found.row.proven)
+    assert f"the first is offset {at} of the backup, {at} in Kafka: value" in found.errors[0]
+
+
+def test_batches_between_objects_are_counted(source: Source) -> None:
+    """What the backup lacks is found where the objects on both sides are proved."""
+    source.kafka.compacted |= {(WHERE, at) for at in range(40, 60)}
+    source.sink(format_class="log", flush_size="20")
+    source.kafka.compacted.clear()
+
+    found = source.compared()
+
+    assert (7, 80, 4, 20) == (
+        found.exit_code, found.row.records, found.row.proven, found.row.kafka_only
+    )  # fmt: skip
+    assert {*range(40, 60)} >= {one.kafka_offset for one in found.row.differences}
+
+
+def test_what_retention_has_taken_of_batches_is_counted(source: Source) -> None:
+    """An object that the log holds the end of is compared by records."""
+    source.sink(format_class="log", flush_size="20")
+    source.kafka.logs[WHERE] = Span(25, 100)
+
+    found = source.compared()
+
+    assert (0, 75, 25, 3) == (
+        found.exit_code, found.row.records, found.row.expired, found.row.proven
+    )  # fmt: skip
+
+
 def test_a_source_whose_settings_may_not_be_read_is_not_judged(source: Source) -> None:
     """It may be compacted by now: what it lacks would be called lost."""
     source.sink()
@@ -245,9 +306,9 @@ def test_retention_that_goes_on_meanwhile_is_no_alarm(
     source.sink(flush_size="10")
     really = type(source.kafka).reader
 
-    def moving(self: FakeKafka, group: str) -> Any:
+    def moving(self: FakeKafka, group: str, **asked: Any) -> Any:
         self.logs[WHERE] = Span(34, 100)
-        return really(self, group)
+        return really(self, group, **asked)
 
     monkeypatch.setattr(FakeKafka, "reader", moving)
     found = source.compared()
