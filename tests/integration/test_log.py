@@ -196,6 +196,8 @@ def test_a_sink_stores_what_the_broker_has_byte_for_byte(
     checked = kbackup.json("restore", "verify", "--deep", "-t", topic).summary
     assert first["records"] + second["records"] == checked["records"]
     assert 0 == kbackup.json("sink", *words).summary["objects"]
+    proved = kbackup.json("restore", "verify", "-t", topic, "--against", "source").of("compared")
+    assert first["objects"] + second["objects"] == sum(one["proven"] for one in proved)
     lost = sorted(one.key for one in store.list(f"topics/{topic}/"))[1]
     store.delete(lost)
     start = int(lost.split("+")[2].split(".")[0])
