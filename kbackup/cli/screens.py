@@ -695,6 +695,8 @@ def estimated(summary: Ended) -> str:
     if found.bytes is None and found.requests is None:
         return "likely to take: unknown before a first run"
     amount = "unknown size" if found.bytes is None else size(found.bytes)
+    if found.bytes and found.as_stored:
+        amount += f" (up to {100 * found.as_stored // found.bytes}% in batches as stored)"
     took = "unknown time" if found.seconds is None else duration(found.seconds)
     asks = [] if found.requests is None else [f"{count(found.requests, 'request')} to the store"]
     return f"likely to take: {', '.join([amount, *asks, took])}"

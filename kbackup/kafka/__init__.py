@@ -860,7 +860,7 @@ class KafkaSettings:
             cluster.check_properties(replace(self, bootstrap_servers=""), is_here=False)
 
     @property
-    def _writes_batches(self) -> bool:
+    def writes_batches(self) -> bool:
         """Whether batches can be written; who asks for compression wants records packed by it."""
         is_free = self.client == "auto" and _PACKING.isdisjoint(self.producer)
         return is_free and not self.without_batches(self.producer)
@@ -912,7 +912,7 @@ class KafkaSettings:
         is_spread: bool = False,
     ) -> Writer:
         """Open a writer: `Connection.writer`."""
-        if exactly_once and not is_spread and self._writes_batches:
+        if exactly_once and not is_spread and self.writes_batches:
             from kbackup.kafka import produce  # noqa: PLC0415
 
             return produce.BatchProducer(self, target, group, max_message_bytes=max_message_bytes)

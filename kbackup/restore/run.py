@@ -3,6 +3,7 @@
 import functools
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbackup import errors
@@ -24,6 +25,7 @@ from kbackup.restore.resume import LEFT_OUT
 from kbackup.restore.routing import RecordRoutes, Surveyed
 from kbackup.restore.schemas import TargetSchemas
 from kbackup.restore.target import asked, begin
+from kbackup.restore.task import bytes_as_stored
 from kbackup.restore.watch import FOREIGN_MOST
 from kbackup.runs import history, known, wiring
 from kbackup.runs.context import Agree, Environment, RunContext, Stop
@@ -88,10 +90,14 @@ class RestoreRun:
             return
         if objects := sum(topic.objects for topic in plan.topics):
             past = history.runs(store, self._frame.layout, "restore", now=self._frame.started)
-            self._summary.facts["estimate"] = of_restore(
+            found = of_restore(
                 sum(topic.stored_bytes for topic in plan.topics), objects, past_rates(past),
                 store,
             )  # fmt: skip
+            as_stored = 0
+            if wiring.kafka_settings(settings).writes_batches:
+                as_stored = bytes_as_stored(self._tasks.job(plan.group), plan.units())
+            self._summary.facts["estimate"] = replace(found, as_stored=as_stored)
         if self._agree is None:
             confirm_adding(plan, None, is_agreed=settings.yes)  # exits as the run would
         self._create_error_topic(cluster, only_validate=True)

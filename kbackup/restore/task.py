@@ -8,7 +8,7 @@ other.  Decoding runs outside Python's global lock, so it uses another core wher
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -26,7 +26,7 @@ from kbackup.errors import Issue, KbackupError, RefusedError, StoppedError
 from kbackup.events import Warned
 from kbackup.kafka import PATIENCE_S, BrokenOffError, Outage, TakenOverError, Writer
 from kbackup.records import Prefetch, TopicPartition
-from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.restore.job import RestoreJob, RestoreUnit, has_batches
 from kbackup.restore.resume import ResumedValues, chained, unfinished
 from kbackup.restore.transaction import (
     Fence,
@@ -315,6 +315,13 @@ and is restored side by side with those of other writers."""
 SIDE_BY_SIDE: Final = 16
 """How many writers of those: each mostly waits for the broker, which begins and ends a transaction.
 """
+
+
+def bytes_as_stored(job: RestoreJob, units: Iterable[RestoreUnit]) -> int:
+    """Return how many bytes are in objects whose batches may be written as they are stored."""
+    large = (unit for unit in units if unit.size > SMALL_BYTES and job.keeps_batches(unit))
+    sets = (files for unit in large for files in unit.sets)
+    return object_bytes([files for files in sets if has_batches([files])])
 
 
 def put_back(

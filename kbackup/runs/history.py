@@ -577,11 +577,13 @@ class Estimate:
 
     Attributes:
         requests: For objects and, of a sink, for the ledger; None where the store counts none.
+        as_stored: Of a restore: how many bytes may go in the batches that they are stored in.
     """
 
     bytes: int | None
     requests: int | None
     seconds: float | None
+    as_stored: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

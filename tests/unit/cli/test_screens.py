@@ -181,6 +181,10 @@ def test_every_table_ends_with_its_count(told: Any, show: Any, name: str, count:
     ("estimate", "text"),
     [
         (Estimate(5_000_000, 40, 52.5), "likely to take: 4.8 MiB, 40 requests to the store, 0:52"),
+        (
+            Estimate(5_000_000, None, 52.5, 4_850_000),
+            "likely to take: 4.8 MiB (up to 97% in batches as stored), 0:52",
+        ),
         (Estimate(5_000_000, None, 52.5), "likely to take: 4.8 MiB, 0:52"),
         (Estimate(5_000_000, 7, None), "likely to take: 4.8 MiB, 7 requests to the store, unknown"),
         (Estimate(None, None, None), "likely to take: unknown before a first run"),
