@@ -307,9 +307,12 @@ def test_compacted_batches_keep_their_offsets(
         producer = cluster.producer(compression_type=codec)
         later = 1_700_000_000_000 + 10_000 * number  # segments end by the times of records
         records = [
-            Record(b"%d" % (at * number * 7 % 900), b"v" * (at % 50), timestamp=later)
+            Record(
+                b"%d" % (at * number * 7 % 900), None if at % 9 == 8 else b"v" * (at % 50),
+                timestamp=later,
+            )
             for at in range(200)
-        ]
+        ]  # fmt: skip
         send(producer, topic, records)
         producer.flush(30)
         time.sleep(1.5)
@@ -334,6 +337,35 @@ def test_compacted_batches_keep_their_offsets(
     assert len(found) == kbackup.json("restore", "verify", "--deep", "-t", topic).summary["records"]
     kbackup.json("restore", "-t", topic, "--rename", "copy_of_$0")
     assert as_records(found) == cluster.read(f"copy_of_{topic}")
+
+
+@pytest.mark.nightly
+@pytest.mark.in_process
+def test_transactions_of_a_compacted_topic_are_told_apart(
+    kbackup: Kbackup, cluster: TestCluster
+) -> None:
+    """What was committed after an abort whose marker compaction has met is stored, and no more."""
+    topic = cluster.create(
+        "log-cleaned", cleanup_policy="compact", segment_ms="1000", delete_retention_ms="100",
+        min_cleanable_dirty_ratio="0.01", max_compaction_lag_ms="1000",
+    )  # fmt: skip
+    producer = cluster.producer(transactional_id=topic, linger_ms=0)
+    producer.init_transactions(30)
+    for number in range(16):
+        later = 1_700_000_000_000 + 10_000 * number
+        for ends in (producer.abort_transaction, producer.commit_transaction):
+            producer.begin_transaction()
+            keys = (b"%d" % (at * (number + 1) % 97) for at in range(20))
+            send(producer, topic, [Record(key, b"%d" % number, timestamp=later) for key in keys])
+            ends(30)
+        time.sleep(1.5)
+    found = cluster.read(topic)
+
+    kbackup.json("sink", "-t", topic, "--format", "log")
+    kbackup.json("restore", "-t", topic, "--rename", "copy_of_$0")
+
+    assert len(found) < 320
+    assert found == cluster.read(f"copy_of_{topic}")
 
 
 @pytest.mark.in_process
