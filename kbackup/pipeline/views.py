@@ -12,7 +12,7 @@ In a generic layout each row is a JSON object, whose fields ``record.fields`` na
 import base64
 import binascii
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -26,7 +26,7 @@ from kbackup.converters import Converter
 from kbackup.errors import ConfigurationError, CorruptObjectError, counted
 from kbackup.formats import HEADERS, Format, FormatOptions
 from kbackup.naming import OFFSET_MAX, View
-from kbackup.options import Option
+from kbackup.options import Option, Unsupported
 from kbackup.records import HEADER, SCHEMA, Bad, Column, TimestampType
 
 PARTS: Final = ("key", "value", "timestamp", "headers")
@@ -193,11 +193,17 @@ class ViewSpec:
                 found[each.name] = "\n" if given is None else given
         if self.converter is not None:
             found[CONVERTER] = self.converter
-            own: converters.Traits = plugins.load("converters", self.converter).traits
-            for each in () if converters.registers(self.converter) else own.options:
-                if isinstance(each, Option) and each.commands == "both" and not each.is_secret:
-                    found[each.name] = each.of(self.properties)
+            for each in _kept(self.converter):
+                found[each.name] = each.of(self.properties)
         return found
+
+
+def _kept(converter: str) -> Iterator[Option[Any]]:
+    """Yield the options of a converter that its files name."""
+    own: converters.Traits = plugins.load("converters", converter).traits
+    for each in () if own.registers else own.options:
+        if isinstance(each, Option) and each.commands == "both" and not each.is_secret:
+            yield each
 
 
 def written_metadata(written: Mapping[str, Any]) -> dict[str, str]:
@@ -215,6 +221,29 @@ def written_of(metadata: Mapping[str, str]) -> Mapping[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) and isinstance(found.get(CONVERTER, ""), str) else {}
+
+
+def _sound(
+    written: Mapping[str, Any], options: Iterable[Option[Any] | Unsupported], key: str
+) -> dict[str, Any]:
+    """Return what the object *key* says of *options*.
+
+    Raises:
+        CorruptObjectError: If one never had that value.
+    """
+    found = {}
+    for each in options:
+        if isinstance(each, Option) and each.name in written:
+            value = written[each.name]
+            text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            try:
+                is_absent = value is None and each.default is None
+                found[each.name] = None if is_absent else each.read(text)
+            except ValueError as error:
+                why = f"it says that it was written with {each.name}={text[:80]!r}: {error}"
+                do = "restore it from a copy of the bucket"
+                raise CorruptObjectError(key, why, do, key=key) from error
+    return found
 
 
 def registers(converter: str, key: str) -> bool:
@@ -280,8 +309,9 @@ class ReadOptions:
         one and the format's own is another: who asks for a converter converts on purpose.
         """
         traits = formats.by_name(form).traits
-        found, separator = self, written.get(traits.splits_at)
-        if isinstance(separator, str):
+        splits = (each for each in traits.options if each.name == traits.splits_at)
+        found, separator = self, _sound(written, splits, key).get(traits.splits_at)
+        if separator is not None:
             values = {**self.formats.values, traits.splits_at: separator}
             found = replace(self, formats=replace(self.formats, values=values))
         own, given = written.get(CONVERTER), self.converter(view)
@@ -291,7 +321,7 @@ class ReadOptions:
             return found
         defaults = plugins.load("converters", own).traits.defaults
         same = self.properties.get(view, {}) if own == given else defaults
-        properties = {**self.properties, view: {**same, **written}}
+        properties = {**self.properties, view: {**same, **_sound(written, _kept(own), key)}}
         if view is View.KEY:
             return replace(found, key_converter=own, properties=properties)
         return replace(found, value_converter=own, properties=properties)

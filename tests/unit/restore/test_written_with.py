@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from backup_samples import BYTES, JSON, OPTIONS, RECORD, Backup, batch
 
-from kbackup.errors import ConfigurationError
+from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, ViewSpec, written_metadata, written_of
@@ -211,6 +211,37 @@ def test_metadata_says_it_in_ascii_without_a_space(separator: str | None) -> Non
 def test_metadata_that_is_not_sound_says_nothing(text: str) -> None:
     """What another tool may have put there is left alone."""
     assert {} == written_of({"written-with": text})
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("schemas.enable", "perhaps"),
+        ("schemas.enable", []),
+        ("schemas.enable", None),
+        ("schemas.enable", 5),
+        (SEPARATOR, ""),
+    ],
+)
+def test_metadata_that_nobody_can_have_written_is_damage_of_its_object(
+    option: str, value: object
+) -> None:
+    """It is not what was configured: somebody has altered it."""
+    again = Restoring()
+    views = separated(";") if option == SEPARATOR else json_of("json")[1:]
+    (key,) = again.backup.put("orders", 0, rows(0, TEXTS["json"]), views=views)
+    written = {"converter": views[0].converter, option: value}
+    head = again.backup.store.head(key)
+    assert head is not None
+    facts = {**head.metadata, **written_metadata(written)}
+    again.backup.replace(key, again.backup.body(key), facts)
+    reading = ReadOptions(OPTIONS, "json", "json", {}, frozenset({View.KEY, View.VALUE}))
+
+    with pytest.raises(CorruptObjectError, match="it says that it was written with") as refused:
+        restored(again, reading)
+
+    assert refused.value.place["key"] == key
+    assert 7 == Verified(again.backup, deep=True, reading=reading).exit_code
 
 
 @pytest.mark.parametrize("sinks", ["", "value.converter=json"])
