@@ -271,6 +271,26 @@ def key_rows(stream: Stream) -> list[WrappedKey]:
     return [row for row in rows_of(WrappedKey, found.rows) if _ID.fullmatch(row.id)]
 
 
+def true_rows(stream: Stream, own: bytes) -> list[WrappedKey]:
+    """Return the rows that who has the backup's own key wrote: no other row hides one.
+
+    What it hides is in older files: only `Stream.purge` deletes any.
+    """
+    rows = key_rows(stream)
+    if all(is_authentic(own, row) for row in rows):
+        return rows
+    every = [row for row in rows_of(WrappedKey, stream.superseded()) if is_authentic(own, row)]
+    return [*rows_of(WrappedKey, _merged(table(every, KEYS)))]
+
+
+def show_hidden(stream: Stream, own: bytes) -> None:
+    """Write those of `true_rows` again that are hidden."""
+    shown = {row.mac for row in key_rows(stream)}
+    hidden = [row for row in true_rows(stream, own) if row.mac not in shown]
+    if hidden:
+        stream.append(table(hidden, KEYS))
+
+
 def own_rows(stream: Stream) -> list[WrappedKey]:
     """Return the rows of the backup's own key: of two runs that gave it one, the first's."""
     rows = key_rows(stream)
@@ -348,7 +368,8 @@ class Encryption:
             self.ring = self.require() if is_lost else self._founded(store, found.id)
         ring = self.ring
         self._check_own(there)
-        rows = {row.recipient: row for row in there if is_authentic(ring.own, row)}
+        show_hidden(stream, ring.own)
+        rows = {row.recipient: row for row in own_rows(stream) if is_authentic(ring.own, row)}
         missing = []
         words = options.passphrase()
         if words is not None and not any(name.startswith(PASSPHRASE) for name in rows):
@@ -435,10 +456,39 @@ class Encryption:
     def _unlocked(self, store: Store) -> Keyring | None:
         """Return the keys; None for a backup that has none yet."""
         backup = identity.read(store, self.layout, "").id
-        rows = own_rows(recipients_stream(store, self.layout, self.clock)) if backup else []
+        stream = recipients_stream(store, self.layout, self.clock)
+        rows = own_rows(stream) if backup else []
         if not rows:
             return None
-        openers = {one.name: one for one in self._openers(backup, rows)}
+        try:
+            openers, own = self._opened(backup, rows)
+            is_sound = all(is_authentic(own, row) for row in rows)
+        except NoKeyError:  # a row of somebody else's may hide the one that would open it
+            every = rows_of(WrappedKey, stream.superseded())
+            _, own = self._opened(backup, [row for row in every if row.id == rows[0].id])
+            is_sound = False
+        if not is_sound:
+            openers = self._openers(backup, true_rows(stream, own))
+        wrapped = self.data_keys(store, openers, own) if openers else {}
+        return Keyring(backup, self.layout, own, self.options.takes_plain, openers, wrapped)
+
+    def data_keys(
+        self, store: Store, openers: Mapping[str, Opener], own: bytes
+    ) -> Mapping[bytes, WrappedKey | None]:
+        """Return the data keys as they are wrapped for who is here: `Keyring.wrapped`."""
+        stream = data_stream(store, self.layout, self.clock)
+        rows = key_rows(stream)
+        found: dict[bytes, WrappedKey | None] = {bytes.fromhex(row.id): None for row in rows}
+        mine = [row for row in rows if row.recipient in openers]
+        if not all(is_authentic(own, row) for row in mine):
+            mine += [row for row in true_rows(stream, own) if row.recipient in openers]
+        return found | {bytes.fromhex(row.id): row for row in mine if row.wrapped}
+
+    def _opened(
+        self, backup: str, rows: Sequence[WrappedKey]
+    ) -> tuple[Mapping[str, Opener], bytes]:
+        """Return who is here, and the backup's own key; `NoKeyError` if that is not to be had."""
+        openers = self._openers(backup, rows)
         own = self._own(backup, rows, openers)
         if own is None:
             raise NoKeyError(
@@ -447,19 +497,12 @@ class Encryption:
                 "set encryption.identity.file to a recipient's private key, or on the host of a "
                 "sink encryption.key.file",
             )
-        wrapped = self.data_keys(store, openers) if openers else {}
-        return Keyring(backup, self.layout, own, self.options.takes_plain, openers, wrapped)
+        return openers, own
 
-    def data_keys(
-        self, store: Store, openers: Mapping[str, Opener]
-    ) -> Mapping[bytes, WrappedKey | None]:
-        """Return the data keys as they are wrapped for who is here: `Keyring.wrapped`."""
-        rows = key_rows(data_stream(store, self.layout, self.clock))
-        found: dict[bytes, WrappedKey | None] = {bytes.fromhex(row.id): None for row in rows}
-        mine = (row for row in rows if row.recipient in openers and row.wrapped)
-        return found | {bytes.fromhex(row.id): row for row in mine}
+    def _openers(self, backup: str, rows: Sequence[WrappedKey]) -> Mapping[str, Opener]:
+        return {one.name: one for one in self._those_here(backup, rows)}
 
-    def _openers(self, backup: str, rows: Sequence[WrappedKey]) -> Iterator[Opener]:
+    def _those_here(self, backup: str, rows: Sequence[WrappedKey]) -> Iterator[Opener]:
         """Yield who is here of the recipients; a key that is no recipient's raises `NoKeyError`."""
         names = {row.recipient for row in rows if row.wrapped}
         private, words = self.options.private_key(), self.options.passphrase()
@@ -490,6 +533,7 @@ class Encryption:
         self, backup: str, rows: Sequence[WrappedKey], openers: Mapping[str, Opener]
     ) -> bytes | None:
         own = None if self.options.own_file is None else read_own(Path(self.options.own_file))
+        failed = ""
         for row in rows:
             opener = openers.get(row.recipient)
             if row.wrapped is None or opener is None:
@@ -499,11 +543,17 @@ class Encryption:
             try:
                 found = opener.unwrap(row.wrapped, about(backup, row.id))
             except ValueError as error:
-                what = "the key that was given does not open this backup"
-                raise NoKeyError(what, str(error), "give the right one") from error
+                failed = str(error)
+                continue
+            if own_id(found) != row.id:  # anybody can wrap a key for a public one
+                failed = "it opens another key, which is not this backup's own"
+                continue
             if own not in (None, found):
                 raise _not_its_key(self.options.own_file)
             own = found
+        if own is None and failed:
+            what = "the key that was given does not open this backup"
+            raise NoKeyError(what, failed, "give the right one")
         if own is not None and own_id(own) != rows[0].id:
             raise _not_its_key(self.options.own_file)
         return own
@@ -567,7 +617,7 @@ class _Late:
         ring = self.encryption.require()
         if ring.can_read and not ring.has(key_id) and key_id not in self._missed:
             self._missed.add(key_id)  # of a run that has begun since, as a standby meets them
-            ring.wrapped = self.encryption.data_keys(self.store, ring.openers)
+            ring.wrapped = self.encryption.data_keys(self.store, ring.openers, ring.own)
         return ring.of(key_id, key)
 
     def has(self, key_id: bytes) -> bool:

@@ -17,6 +17,7 @@ from kbackup.catalog.keys import (
     own_id,
     own_rows,
     recipients_stream,
+    show_hidden,
     wrapped_for,
 )
 from kbackup.catalog.ledger.rows import table
@@ -173,7 +174,10 @@ class KeyKeeper:
 
     def _unlocked(self) -> Keyring:
         self.encryption.wrap(self.store)
-        return self.encryption.require()
+        ring = self.encryption.require()
+        for stream in (self._own, self._data):
+            show_hidden(stream, ring.own)
+        return ring
 
     def _known(self, names: Sequence[str]) -> Mapping[str, WrappedKey]:
         rows = {row.recipient: row for row in own_rows(self._own)}

@@ -157,6 +157,34 @@ def test_no_row_that_others_wrote_keeps_a_recipient_from_its_keys(
     assert b"orders" == open_bytes(readers(two).wrap(store), KEY)
 
 
+def hide(store: Store, how: str = "null") -> None:
+    """Hide every row behind one of somebody who has no key of the backup."""
+    backup = identity.read(store, LAYOUT, "").id
+    for stream_of in (keys.recipients_stream, keys.data_stream):
+        stream, rows = stream_of(store, LAYOUT, CLOCK), []
+        for row in keys.key_rows(stream):
+            other = PublicKey(row.recipient).wrap(bytes(32), keys.about(backup, row.id))
+            wrapped = {"null": None, "no key": b"what", "another key": other}[how]
+            rows.append(replace(row, wrapped=wrapped, mac=bytes(32)))
+        stream.append(table(rows, KEYS))
+        stream.fold(1)
+
+
+@pytest.mark.parametrize("how", ["null", "no key", "another key"])
+def test_no_row_that_others_wrote_hides_a_key(store: Store, tmp_path: Path, how: str) -> None:
+    """Neither from the private key alone, nor from a recipient that the bucket alone names."""
+    one, two = (private_key(tmp_path / name) for name in ("one", "two"))
+    put_bytes(run(sinks(tmp_path, one, two), store), KEY, b"first")
+    hide(store, how)
+
+    assert b"first" == open_bytes(readers(two).wrap(store), KEY)
+    later = KEY.replace("0000000000", "0000000001")
+    put_bytes(run(sinks(tmp_path, one), store), later, b"second")
+    assert b"second" == open_bytes(readers(two).wrap(store), later)
+    with pytest.raises(NoKeyError, match="is no recipient"):
+        readers(private_key(tmp_path / "three")).wrap(store)
+
+
 def _recipients(store: Store) -> set[str]:
     rows = keys.data_stream(store, LAYOUT, CLOCK).read().rows
     return set(rows["recipient"].to_pylist())

@@ -32,6 +32,7 @@ from tests.unit.catalog.test_keys import (
     CLOCK,
     KEY,
     LAYOUT,
+    hide,
     private_key,
     public_key,
     readers,
@@ -235,6 +236,19 @@ def test_rows_that_others_wrote_keep_nobody(
     assert [] == list(KeyKeeper(backed_up, readers(one)).add([recipient(two)]))
     list(KeyKeeper(backed_up, readers(two)).remove([public_key(one)]))
     assert b"first" == open_bytes(readers(two).wrap(backed_up), KEY)
+
+
+def test_what_others_hide_is_not_removed_with_a_recipient(
+    backed_up: Store, tmp_path: Path, one: Path, two: Path
+) -> None:
+    """A removal deletes files: what somebody without a key has hidden there is kept."""
+    list(KeyKeeper(backed_up, readers(one)).add([recipient(two)]))
+    hide(backed_up)
+
+    list(KeyKeeper(backed_up, host(tmp_path)).remove([public_key(one)]))
+
+    assert b"first" == open_bytes(readers(two).wrap(backed_up), KEY)
+    assert ("current", 1, 1) == stands(backed_up)[public_key(two)]
 
 
 def test_nobody_stays_for_a_recipient_that_is_forged(
