@@ -372,6 +372,7 @@ class CopyRun:
         What was wrapped for a recipient that was removed stays: without the backup's own key nobody
         knows that its owner has removed it, and it may be all that opens the copy.
         """
+        brought, left = set[str](), set[str]()
         for stream_of in (recipients_stream, data_stream):
             source, target = (
                 stream_of(one, self._layout, self._clock) for one in (self._source, self._target)
@@ -380,19 +381,26 @@ class CopyRun:
             if found is None:
                 continue
             names, there = found
-            if len(there.rows) and target.adopt(there.rows):
+            new = list[WrappedKey]()
+            if len(there.rows) and (new := [*rows_of(WrappedKey, target.adopt(there.rows))]):
                 self._summary.facts["files"] += 1
                 target.fold()
+                brought.update(row.recipient for row in new if row.wrapped is not None)
             self._tell_damage(there.damage)
             if not there.damage:
                 self._keys_seen[source.prefix] = names
-            if stream_of is recipients_stream and (left := _kept_for_removed(target)):
-                text = (
-                    f"{some(left)} {form(len(left), 'was', 'were')} removed from the recipients, "
-                    "and the copy still has files of keys for them; with FILE for the copy, "
-                    f"kbackup keys remove {left[0]} --config FILE deletes them"
-                )
-                yield self._summary.warn(OLD_KEYS, text)
+            if stream_of is recipients_stream or any(row.wrapped is None for row in new):
+                left |= _kept_for_removed(target)
+        if brought:
+            own = recipients_stream(self._target, self._layout, self._clock).read().rows
+            left |= {row.recipient for row in rows_of(WrappedKey, own) if not row.wrapped} & brought
+        if left:
+            text = (
+                f"{some(sorted(left))} {form(len(left), 'was', 'were')} removed from the "
+                "recipients, and the copy still has files of keys for them; with FILE for the "
+                f"copy, kbackup keys remove {min(left)} --config FILE deletes them"
+            )
+            yield self._summary.warn(OLD_KEYS, text)
 
     def _begin(self, where: TopicPartition) -> None:
         """Enter that nothing was passed so far: a topic without any row has lost its ledger."""
@@ -589,12 +597,12 @@ def _missing(where: TopicPartition, entry: Entry) -> Issue:
     ).issue()
 
 
-def _kept_for_removed(keys: Stream) -> list[str]:
+def _kept_for_removed(keys: Stream) -> set[str]:
     """Return recipients that were removed and for whom files still hold what was wrapped."""
     rows = rows_of(WrappedKey, keys.read().rows)
     removed = {(row.id, row.recipient) for row in rows if row.wrapped is None}
     if not removed:
-        return []
+        return set()
     every = rows_of(WrappedKey, keys.superseded())
     held = {(row.id, row.recipient) for row in every if row.wrapped is not None}
-    return sorted({recipient for _, recipient in removed & held})
+    return {recipient for _, recipient in removed & held}

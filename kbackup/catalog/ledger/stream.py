@@ -216,20 +216,20 @@ class Stream:
         """
         self._append(lambda counter: (counter, stamped(rows, counter)))
 
-    def adopt(self, there: pa.Table) -> bool:
+    def adopt(self, there: pa.Table) -> pa.Table:
         """Add the rows of a stream that this one is a copy of; each keeps its counter.
 
         All are seen at once, or none.  What is written here afterwards follows them, as it would
-        there.  Returns whether any of them says more than is here already.
+        there.  Returns those that say more than is here already.
         """
         here = self.read().rows
         known = {*_texts(here)}
-        if {*_texts(self.form.merged(pa.concat_tables([here, there])))} == known:
-            return False
-        new = there.filter(pa.array([text not in known for text in _texts(there)], pa.bool_()))
-        last = pc.max(new["counter"]).as_py() or 0
-        self._append(lambda counter: (max(counter, last), new))
-        return True
+        every = self.form.merged(pa.concat_tables([here, there]))
+        new = every.filter(pa.array([text not in known for text in _texts(every)], pa.bool_()))
+        if len(new):
+            last = pc.max(new["counter"]).as_py() or 0
+            self._append(lambda counter: (max(counter, last), new))
+        return new
 
     def _append(self, make: Callable[[int], tuple[int, pa.Table]]) -> None:
         """Write a part: *make* takes a counter, and returns that of the name, and the rows."""

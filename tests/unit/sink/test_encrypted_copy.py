@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
+
+import pytest
 
 from kbackup.catalog import identity
 from kbackup.catalog.keys import WrappedKey, data_stream, recipients_stream
 from kbackup.catalog.ledger.rows import rows_of
+from kbackup.catalog.recipients import PublicKey
 from kbackup.catalog.rekeying import KeyKeeper
 from kbackup.clock import Clock, SystemClock
 from kbackup.events import Warned
@@ -18,6 +22,7 @@ from kbackup.runs.report import Summary
 from kbackup.sink.copy import CopyRun
 from kbackup.sink.run import SinkRun
 from kbackup.stores import Store, StoreSettings, open_store
+from kbackup.testing import FaultyStore
 from kbackup.testing.stores import open_bytes, put_bytes
 from tests.support.configurations import load
 from tests.support.copying import verified
@@ -81,6 +86,21 @@ def test_no_key_is_hidden_in_a_copy_that_has_removed_a_recipient(tmp_path: Path)
     assert "removed" == stands(place)[public_key(two)][0]
 
 
+def warnings(stored: Store, place: Store) -> list[str]:
+    """What a copy warns of."""
+    summary, clock = Summary("r", "sink copy"), SystemClock()
+    found = [*CopyRun(stored, place, LAYOUT, FormatOptions(), ALL, clock, summary, Stop())()]
+    assert 0 == summary.exit_code()
+    return [each.text for each in found if isinstance(each, Warned)]
+
+
+def has_key_for(place: Store, recipient: str) -> bool:
+    """Whether any file has a key for a recipient."""
+    streams = (of(place, LAYOUT, SystemClock()) for of in (recipients_stream, data_stream))
+    rows = [row for each in streams for row in rows_of(WrappedKey, each.superseded())]
+    return any(row.wrapped and row.recipient == recipient for row in rows)
+
+
 def test_a_copy_says_that_it_keeps_keys_of_recipients_that_were_removed(tmp_path: Path) -> None:
     """Until they are removed there too; who was never there is none of them."""
     one, two = (private_key(tmp_path / name) for name in ("one", "two"))
@@ -89,17 +109,10 @@ def test_a_copy_says_that_it_keeps_keys_of_recipients_that_were_removed(tmp_path
     put_bytes(run(sinks(tmp_path, one, two), stored), KEY, b"first")
 
     def copied(place: Store) -> list[str]:
-        summary = Summary("r", "sink copy")
-        clock = SystemClock()
-        found = [*CopyRun(stored, place, LAYOUT, FormatOptions(), ALL, clock, summary, Stop())()]
-        assert 0 == summary.exit_code()
-        return [each.text for each in found if isinstance(each, Warned)]
+        return warnings(stored, place)
 
     def held(place: Store) -> bool:
-        """Whether any file has a key for the second recipient."""
-        streams = (of(place, LAYOUT, SystemClock()) for of in (recipients_stream, data_stream))
-        rows = [row for each in streams for row in rows_of(WrappedKey, each.superseded())]
-        return any(row.wrapped and row.recipient == public_key(two) for row in rows)
+        return has_key_for(place, public_key(two))
 
     assert [] == copied(early)
     list(KeyKeeper(stored, readers(one)).remove([public_key(two)]))
@@ -112,3 +125,47 @@ def test_a_copy_says_that_it_keeps_keys_of_recipients_that_were_removed(tmp_path
     list(KeyKeeper(early, readers(one)).remove([public_key(two)]))
     assert ([], False) == (copied(early), held(early))
     assert b"first" == open_bytes(readers(one).wrap(early), KEY)
+
+
+def test_no_old_key_comes_back_into_a_copy_that_has_removed_a_recipient(tmp_path: Path) -> None:
+    """With new ones, which are for others alone."""
+    one, two = (private_key(tmp_path / name) for name in ("one", "two"))
+    stored, place = (open_store(StoreSettings(f"memory://{uuid4()}")) for _ in range(2))
+    identity.ensure(stored, LAYOUT, "here", SystemClock().now())
+    put_bytes(run(sinks(tmp_path, one, two), stored), KEY, b"first")
+    assert [] == warnings(stored, place)
+    list(KeyKeeper(place, readers(one)).remove([public_key(two)]))
+
+    three = PublicKey(public_key(private_key(tmp_path / "three")))
+    list(KeyKeeper(stored, readers(one)).add([three]))
+
+    assert [] == warnings(stored, place)
+    assert (True, False) == tuple(
+        has_key_for(place, name) for name in (three.name, public_key(two))
+    )
+
+
+@pytest.mark.parametrize("folder", ["recipients", "data"])
+def test_a_copy_says_which_keys_it_brought_as_their_recipient_was_removed(
+    folder: str, tmp_path: Path
+) -> None:
+    """Another copy, or its owner, has removed it there since this one has looked."""
+    one, two = (private_key(tmp_path / name) for name in ("one", "two"))
+    stored, place = (open_store(StoreSettings(f"memory://{uuid4()}")) for _ in range(2))
+    identity.ensure(stored, LAYOUT, "here", SystemClock().now())
+    put_bytes(run(sinks(tmp_path, one, two), stored), KEY, b"first")
+    assert [] == warnings(stored, place)
+    list(KeyKeeper(stored, readers(one)).add([PublicKey(public_key(private_key(tmp_path / "3")))]))
+    put_bytes(run(sinks(tmp_path, one, two), stored), LATER, b"second")
+    happens = [lambda: list(KeyKeeper(place, readers(one)).remove([public_key(two)]))]
+
+    class Late(FaultyStore):
+        def put(self, key: str, *given: Any, **more: Any) -> bool:
+            if happens and f"/{folder}/" in key:
+                happens.pop()()
+            return super().put(key, *given, **more)
+
+    told = warnings(stored, Late("", place))
+
+    assert has_key_for(place, public_key(two)) == bool(told)
+    assert [True] == [f"keys remove {public_key(two)}" in text for text in told]
