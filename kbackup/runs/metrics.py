@@ -1,6 +1,6 @@
 """What a bucket says of a backup or a restore, as metrics for Prometheus: a file, or a page.
 
-All of it comes from run records, locks and the ledger, so any host can write the metrics when the
+All of it comes from run records, locks, ledger and keys, so any host can write the metrics when the
 one that backs up is dead.  A run adds what no record says yet: how far it is.
 """
 
@@ -22,9 +22,10 @@ from prometheus_client.registry import Collector
 from kbackup import files
 from kbackup.catalog import drills
 from kbackup.catalog.drills import LastDrill
+from kbackup.catalog.keys import own_rows, recipients_stream
 from kbackup.catalog.ledger.rows import TopicLedger, is_main
 from kbackup.clock import Clock
-from kbackup.errors import ConfigurationError, KbackupError, StoreError
+from kbackup.errors import ConfigurationError, CorruptObjectError, KbackupError, StoreError
 from kbackup.events import Ended, PartitionRow, to_json
 from kbackup.naming import Layout, place_of
 from kbackup.naming.renaming import Asked
@@ -65,6 +66,7 @@ class Seen:
         success: Up to when the backup, or the restore, is complete; None where nothing says so.
         upkeep: How the newest runs of the commands of `UPKEEP` went.
         proofs: How the backup was verified last.
+        recipients: For how many the next run encrypts.
     """
 
     command: str
@@ -80,6 +82,7 @@ class Seen:
     drill: LastDrill | None = None
     upkeep: Mapping[str, LastRun] = field(default_factory=dict)
     proofs: Sequence[Proof] = ()
+    recipients: int | None = None
 
 
 _Samples = Iterator[tuple[tuple[str, ...], float | None]]
@@ -312,6 +315,8 @@ METRICS: Final = (
               "The same of the newest that found nothing wrong; 0 for none.",
               lambda proof: _seconds(proof.passed) or 0),
     _of_proof("exit_code", "Exit code of the newest.", lambda proof: proof.exit_code),
+    Metric("kbackup_recipients", "For how many the next run encrypts.", (),
+           lambda seen: iter([((), seen.recipients)])),
     *_of_upkeep("copy", "`sink copy` into this bucket", "sent"),
     *_of_upkeep("expiry", "`sink expire`", "deleted"),
 )  # fmt: skip
@@ -350,42 +355,40 @@ class Watched:
         )  # fmt: skip
 
     def stored(self) -> dict[str, Stored]:
-        """Return what the ledger says of each topic; nothing where that cannot be read."""
-        try:
-            found = known.read(self.store, self.layout, self.clock, self.asked)
-        except StoreError as error:  # who may read run records need not be allowed to
-            _log.debug("what is stored is not known: %s", error)
-            return {}
+        """Return what the ledger says of each topic."""
+        found = known.read(self.store, self.layout, self.clock, self.asked)
         return {topic: _sums(ledger) for topic, ledger in sorted(found.ledgers.items())}
 
     def upkeep(self) -> dict[str, LastRun]:
-        """Return how the commands of `UPKEEP` went; nothing where that cannot be read."""
-        found = {}
-        try:
-            for noun, command in UPKEEP.items():
-                now = self.clock.now()
-                last = history.last_run(self.store, self.layout, command, self.asked, now)
-                if last is not None:
-                    found[noun] = last
-        except StoreError as error:
-            _log.debug("how copies and expiries went is not known: %s", error)
-        return found
+        """Return how the commands of `UPKEEP` went."""
+        now = self.clock.now()
+        last = {
+            noun: history.last_run(self.store, self.layout, command, self.asked, now)
+            for noun, command in UPKEEP.items()
+        }
+        return {noun: run for noun, run in last.items() if run is not None}
 
     def proofs(self) -> list[Proof]:
-        """Return how the backup was verified last; nothing where that cannot be read."""
-        try:
-            return history.proofs(self.store, self.layout, self.asked, self.clock.now())
-        except StoreError as error:
-            _log.debug("how the backup was verified last is not known: %s", error)
-            return []
+        """Return how the backup was verified last."""
+        return history.proofs(self.store, self.layout, self.asked, self.clock.now())
 
     def drill(self) -> LastDrill | None:
-        """Return how the newest drill has ended; None where that cannot be read."""
-        try:
-            return drills.last(self.store, self.layout)
-        except StoreError as error:
-            _log.debug("how the last drill has ended is not known: %s", error)
-            return None
+        """Return how the newest drill has ended."""
+        return drills.last(self.store, self.layout)
+
+    def recipients(self) -> int | None:
+        """Return for how many the next run encrypts; None for a backup that has no keys."""
+        rows = own_rows(recipients_stream(self.store, self.layout, self.clock))
+        return sum(row.is_current for row in rows) if rows else None
+
+
+def _if_readable(read: Callable[[], _T], nothing: _T) -> _T:
+    """Return what *read* does; who may read run records need not be allowed to."""
+    try:
+        return read()
+    except (StoreError, CorruptObjectError) as error:
+        _log.debug("no metrics of it: %s", error)
+        return nothing
 
 
 def _sums(ledger: TopicLedger) -> Stored:
@@ -439,11 +442,13 @@ class Exporter(Collector):
             raise
         seen = self._seen
         stored, drill, upkeep, proofs = seen.stored, seen.drill, seen.upkeep, seen.proofs
+        recipients = seen.recipients
         is_old = self._summed is None or steady_s - self._summed >= LEDGER_S
         if is_old and watched.of is SINK:
             self._summed = steady_s
-            stored, drill, upkeep = watched.stored(), watched.drill(), watched.upkeep()
-            proofs = watched.proofs()
+            stored, drill = _if_readable(watched.stored, {}), _if_readable(watched.drill, None)
+            upkeep, proofs = _if_readable(watched.upkeep, {}), _if_readable(watched.proofs, [])
+            recipients = _if_readable(watched.recipients, None)
         self._seen = Seen(
             watched.of.command,
             is_up=True,
@@ -458,6 +463,7 @@ class Exporter(Collector):
             drill=drill,
             upkeep=upkeep,
             proofs=proofs,
+            recipients=recipients,
         )
         return found
 

@@ -12,6 +12,9 @@ from uuid import uuid4
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kbackup.catalog import identity
+from kbackup.catalog.recipients import PublicKey
+from kbackup.catalog.rekeying import KeyKeeper
 from kbackup.clock import rfc3339
 from kbackup.config import loading
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError, LockedError, StoreError
@@ -28,11 +31,13 @@ from kbackup.runs.status import RESTORE, SINK, Words
 from kbackup.stores import Store, StoreSettings, open_store
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
+from kbackup.testing.stores import put_bytes
 from kbackup.verify.run import Acceptance
 from tests.support.ended import ended, row
 from tests.support.hand_clock import HandClock
 from tests.support.ledgers import WHERE, backup_with_ledger, mending
 from tests.support.telling import telling
+from tests.unit.catalog.test_keys import private_key, public_key, run, sinks
 
 LAYOUT = Layout()
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -157,6 +162,34 @@ def test_what_is_stored_comes_from_the_ledger(clock: HandClock, tmp_path: Path) 
     assert 1.0 == first["kbackup_stored_removed_objects orders"]
     removed = first["kbackup_stored_removed_bytes orders"]
     assert 0 < removed < first["kbackup_stored_bytes orders"]
+
+
+def test_an_encrypted_backup_says_how_many_get_its_keys(
+    store: MemoryStore, clock: HandClock, tmp_path: Path
+) -> None:
+    """One that loses its private key is not to be the only one; a damaged row says nothing."""
+    identity.ensure(store, LAYOUT, "here", clock.now())
+    paths = [private_key(tmp_path / name) for name in ("one", "two")]
+    sinks(tmp_path, *paths).wrap(store)
+
+    def found() -> float | None:
+        metrics = exporter(store, clock)
+        metrics.look()
+        metrics.write(tmp_path / "out.prom")
+        return samples(tmp_path / "out.prom").get("kbackup_recipients")
+
+    assert found() is None
+    run(sinks(tmp_path, *paths), store)
+    assert 2.0 == found()
+    list(
+        KeyKeeper(store, sinks(tmp_path)).rotate(
+            public_key(paths[0]), PublicKey(public_key(paths[1]))
+        )
+    )
+    assert 1.0 == found()
+    for one in store.list("_kbackup/keys/"):
+        put_bytes(store, one.key, b"what")
+    assert found() is None
 
 
 def test_copies_and_expiries_say_how_they_went(
