@@ -516,6 +516,7 @@ class Screens(OutputPart):
         report: DrillReport | None = summary.facts.get("drill")
         if report is None and self._of("plan_topic"):
             self._print_plan()
+            self._print_estimate(summary)
         if report is None:
             return
         self._draw(tables.COMPARED, [row for row in self._of("compared") if row.state != "same"])

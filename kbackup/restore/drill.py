@@ -9,7 +9,7 @@ The restore, its groups and the comparison are those that a recovery would run: 
 same objects, the newest of each partition, whatever a sink stores meanwhile.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from secrets import token_hex
@@ -43,6 +43,7 @@ from kbackup.restore.restored import why_spread
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import history, known, wiring
 from kbackup.runs.context import Environment, Stop
+from kbackup.runs.history import Estimate
 from kbackup.runs.inventory import Inventory, listed, newest
 from kbackup.runs.locks import RunLock, lost_lock
 from kbackup.runs.report import Summary
@@ -140,6 +141,14 @@ def _not_ours(name: str, *, has_id: bool) -> KbackupError:
     return RefusedError(
         f"topic {name} was not deleted", why, "delete it by hand if nobody needs it", topic=name
     )
+
+
+def _seconds_of(size: int, past: Iterable[DrillReport]) -> float | None:
+    """Return how long a drill of *size* bytes takes, as the newest did; None without one."""
+    for one in past:
+        if read := sum(topic.size_bytes for topic in one.topics):
+            return round(sum(took_s for _, took_s in one.seconds) * size / read, 1)
+    return None
 
 
 def _unfit(plan: RestorePlan, settings: Settings) -> Iterator[KbackupError]:
@@ -324,6 +333,9 @@ class DrillRun:
         self._check_oldest(sample)
         ended = RestoreRun(sample.settings, self._tell, self._stop, environment, rehearsal=self)()
         self._take(ended)
+        if self._settings.dry_run and isinstance(found := ended.facts.get("estimate"), Estimate):
+            past = drills.newest_first(store, self._layout)
+            summary.facts["estimate"] = replace(found, seconds=_seconds_of(found.bytes or 0, past))
         if self._settings.dry_run or ended.errors or self._stop.is_set():
             return
         if any(capture.offsets for capture in self._captures.values()):
@@ -331,10 +343,10 @@ class DrillRun:
             self._set_groups(sample)
         self._phases.enter("comparison")
         beside = Summary(summary.run, summary.command)
-        found = against_target(
+        compared = against_target(
             sample.settings, environment, beside, self._stop.event, sample.inventory
         )
-        for row in found:
+        for row in compared:
             self._compared.append(row)
             self._tell(row)
         if not self._stop.is_set():

@@ -388,6 +388,17 @@ def test_a_dry_run_changes_nothing(rehearsing: Rehearsing) -> None:
     assert ("create", True) == (planned["action"], planned["target"].startswith("drill_"))
 
 
+def test_a_plan_says_what_a_drill_takes_as_the_last_one_did(rehearsing: Rehearsing) -> None:
+    """That is more than its restore takes; before a first one nobody knows."""
+    before = rehearsing.run(dry_run=True).facts["estimate"]
+    report = rehearsing.run().facts["drill"]
+    after = rehearsing.run(dry_run=True).facts["estimate"]
+
+    stored = sum(topic.size_bytes for topic in report.topics)
+    took = round(sum(seconds for _, seconds in report.seconds), 1)
+    assert [(stored, None), (stored, took)] == [(one.bytes, one.seconds) for one in (before, after)]
+
+
 def test_nothing_is_written_that_could_not_be_deleted(
     rehearsing: Rehearsing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
