@@ -2,8 +2,9 @@
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Final
 
 from kbackup.catalog import listing
@@ -34,7 +35,9 @@ from kbackup.naming import Layout
 from kbackup.naming.renaming import EXCLUDES_NOTHING, UNROUTED, Asked, Routes
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
+from kbackup.runs import history
 from kbackup.runs.following import aside_told
+from kbackup.runs.history import Estimate, of_sink, past_rates
 from kbackup.runs.known import listed
 from kbackup.runs.locks import Holder, left_to_others
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport, Row, Summary
@@ -115,6 +118,17 @@ def plan_partitions(plan: SinkPlan, settings: Settings) -> Iterator[PartitionPla
             ),
             held_up=at.seen.held_up,
         )  # fmt: skip
+
+
+def estimated(
+    plans: Iterable[SinkPartitionPlan], store: Store, layout: Layout, now: datetime
+) -> Mapping[str, Estimate]:
+    """Return a run's fact of what it is likely to take; none where there is nothing to do."""
+    spans = [unit.span for at in plans if (unit := at.unit()) is not None]
+    if not spans:
+        return {}
+    past = past_rates(history.runs(store, layout, "sink", now=now))
+    return {"estimate": of_sink(sum(map(len, spans)), past, store)}
 
 
 def plan_topics(

@@ -99,6 +99,9 @@ class RepairRun:
         """Report what would be written."""
         found = self._plan(cluster, store)
         self._summary.partitions = [accounting.row_of(repair.at).shown() for repair in found]
+        self._summary.facts |= accounting.estimated(
+            [repair.at for repair in found], store, self._frame.layout, self._frame.started
+        )
 
     def work(self, cluster: Cluster, store: Store, lock: RunLock | None) -> bool:
         """Write the objects again; no record is left, since nothing new is backed up.

@@ -25,7 +25,6 @@ from kbackup.records import TopicPartition
 from kbackup.runs import history, wiring
 from kbackup.runs.context import Environment, Periodic, RunContext, Stop, linked
 from kbackup.runs.dead_letters import ensure_topic
-from kbackup.runs.history import of_sink, past_rates
 from kbackup.runs.locks import RunLock
 from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport
@@ -110,13 +109,9 @@ class SinkRun:
             frame.tell(partition)
         for at in plan.partitions:
             self._news.expired(at)
-        units = [unit for at in plan.partitions if (unit := at.unit()) is not None]
-        if units:
-            past = history.runs(store, frame.layout, "sink", now=frame.started)
-            self._summary.facts["estimate"] = of_sink(
-                sum(len(unit.span) for unit in units), past_rates(past),
-                store,
-            )  # fmt: skip
+        self._summary.facts |= accounting.estimated(
+            plan.partitions, store, frame.layout, frame.started
+        )
 
     def work(self, cluster: Cluster, store: Store, lock: RunLock | None) -> bool:
         """Back up what there is, or until asked to stop; what fails is in the summary.

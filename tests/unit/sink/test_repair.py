@@ -211,12 +211,14 @@ def test_another_topic_of_the_name_is_refused() -> None:
 def test_a_dry_run_writes_nothing() -> None:
     """A dry run of a repair shows which offsets it would read, and writes nothing."""
     bucket = Bucket()
+    stored = sum(map(len, bucket.objects().values()))
     for key in bucket.objects():
         bucket.store.delete(key)
 
     summary = bucket.repair("orders:0:10", dry_run=True)
 
     assert (0, {}) == (summary["exit_code"], bucket.objects())
+    assert round(stored / 50 * 10) == summary["estimate"]["bytes"]
     assert [(10, 20)] == [(row["start"], row["end"]) for row in summary["partitions"]]
 
 
