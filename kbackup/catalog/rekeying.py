@@ -18,6 +18,7 @@ from kbackup.catalog.keys import (
     own_rows,
     recipients_stream,
     show_hidden,
+    true_rows,
     wrapped_for,
 )
 from kbackup.catalog.ledger.rows import table
@@ -83,6 +84,9 @@ class KeyKeeper:
             with suppress(NoKeyError):  # what others can decrypt is to be seen without
                 self.encryption.wrap(self.store)
         ring, data = self.encryption.ring, self._data_keys()
+        if ring is not None:
+            true = {row.recipient: row for row in true_rows(self._own, ring.own)}
+            rows = [true.get(row.recipient, row) for row in rows]
         for row in sorted(rows, key=lambda row: (row.time, row.recipient)):
             state = "removed" if row.wrapped is None else "retired" if row.is_retired else "current"
             if ring is not None and not is_authentic(ring.own, row):
@@ -211,9 +215,7 @@ class KeyKeeper:
         """Return for whom each data key is wrapped; what others wrote does not count, if known."""
         found: dict[str, set[str]] = {}
         ring = self.encryption.ring
-        for row in key_rows(self._data):
-            if ring is not None and not is_authentic(ring.own, row):
-                continue
+        for row in key_rows(self._data) if ring is None else true_rows(self._data, ring.own):
             held = found.setdefault(row.id, set())
             if row.wrapped is not None:
                 held.add(row.recipient)

@@ -244,6 +244,8 @@ def test_what_others_hide_is_not_removed_with_a_recipient(
     """A removal deletes files: what somebody without a key has hidden there is kept."""
     list(KeyKeeper(backed_up, readers(one)).add([recipient(two)]))
     hide(backed_up)
+    listed = KeyKeeper(backed_up, host(tmp_path)).recipients()
+    assert [("current", 1, 1)] * 2 == [(each.state, each.opens, each.of) for each in listed]
 
     list(KeyKeeper(backed_up, host(tmp_path)).remove([public_key(one)]))
 
