@@ -559,6 +559,12 @@ def chosen(asked: Asked, there: Collection[str], place: str) -> list[str]:
     return topics
 
 
+def check_partitions(asked: Asked, there: Iterable[int], place: str) -> None:
+    """Check that a partition that is asked for is *there*; `IncompleteBackupError` if none is."""
+    if asked.partitions is not None and not any(map(asked.has, there)):
+        raise nothing_there(asked, (), place)
+
+
 def not_in_backup(topic: str, there: Collection[str]) -> IncompleteBackupError:
     """Return the error for a topic that was asked for and is not there."""
     near = get_close_matches(topic, there, 1)

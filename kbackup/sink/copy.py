@@ -304,6 +304,9 @@ class CopyRun:
             names = [name for name in names if name in rows or not self._is_late(name)]
         ours = {name: TopicLedger.of(entries(table)) for name, table in rows.items()}
         theirs = {name: TopicLedger.of(entries(table)) for name, table in there.items()}
+        numbers = {where.partition for where in found.sets if where.topic in names}
+        numbers.update(at for name in names if name in ours for at in ours[name].partitions)
+        listing.check_partitions(self._asked, numbers, layout.topics_dir)
         present = {
             one.key: one.size
             for prefix in layout.prefixes(names) or [layout.prefix()]

@@ -235,14 +235,12 @@ class ExpireRun:
         there = {*listed.topics(), *said.names}
         place = f"{settings.url}/{settings.topics_dir}"
         chosen = listing.chosen(settings.asked, there, place)
-        wheres = sorted(
-            where
-            for where in {*listed.sets, *said.partitions()}
-            if where.topic in chosen and settings.asked.has(where.partition)
-        )
+        every = [one for one in {*listed.sets, *said.partitions()} if one.topic in chosen]
+        listing.check_partitions(settings.asked, (one.partition for one in every), place)
+        wheres = sorted(where for where in every if settings.asked.has(where.partition))
         found = {where: marked(listed.sets.get(where, ()), said.ledger(where)) for where in wheres}
         if asked.is_undo:
-            every = [
+            plans = [
                 _Partition(where, waits=one, undone=one.whole()) for where, one in found.items()
             ]
         else:
@@ -250,12 +248,12 @@ class ExpireRun:
             marks = self._to_mark(wheres, sets, said, now_ms)
             found = self._agreed(found, listed.sets, said, now_ms)
             grown = now_ms - _ms(asked.grace)
-            every = [
+            plans = [
                 _Partition(where, marks.get(where, ()), one.older(grown), one.younger(grown))
                 for where, one in found.items()
             ]
-            every = [self._with_one_left(one, sets.get(one.where, ())) for one in every]
-        return [one for one in every if one.is_work or one.waits.rows]
+            plans = [self._with_one_left(one, sets.get(one.where, ())) for one in plans]
+        return [one for one in plans if one.is_work or one.waits.rows]
 
     def _with_one_left(self, one: _Partition, sets: Sequence[FileSet]) -> _Partition:
         """Return what is to be done where at least one set stays, whatever was lost meanwhile."""

@@ -279,6 +279,14 @@ def test_only_what_is_asked_for_is_copied(source: Source, target: Store) -> None
     assert 0 == verified(target, LAYOUT).exit_code()
 
 
+def test_a_partition_that_is_not_there_is_no_copy(source: Source, target: Store) -> None:
+    """Nobody is told that all is well where nothing was looked at; a topic is named (7) too."""
+    told = copied(source.store, target, 7, asked=Asked(partitions=[7]))
+
+    assert ["incomplete"] == [error["code"] for error in told["errors"]]
+    assert [] == [one.key for one in target.list("topics/")]
+
+
 def test_a_dry_run_writes_nothing(source: Source, target: Store) -> None:
     """It says what would be sent."""
     said = copied(source.store, target, is_dry=True)

@@ -289,6 +289,13 @@ def test_what_is_not_old_enough_stays() -> None:
     assert ([2], stored[2:]) == ([one.marks for one in by_size.rows], read(backup))
 
 
+def test_a_partition_that_is_not_there_is_named() -> None:
+    """Else a mistyped number would keep everything for good, with exit 0."""
+    backup, _ = backup_with_ledger(*CUTS)
+
+    assert 7 == Expired(backup, OLD, partitions="7").code
+
+
 def test_young_records_stay_however_long_ago_they_were_stored() -> None:
     """And whatever is behind them."""
     backup = Backup()
