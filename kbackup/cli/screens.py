@@ -136,7 +136,8 @@ def status_foot(facts: Mapping[str, Any]) -> list[str]:
         lines.append(f"complete up to {rfc3339(success)}, {time_span(facts['age_s'])} ago")
     if "captures" in facts:
         lines += [_captures(facts["captures"]), _access(facts.get("access_kept"))]
-        lines.append(_last_drill(facts.get("last_drill")))
+    if "last_drill" in facts:
+        lines.append(_last_drill(facts["last_drill"]))
         lines += [f"verify ({one.mode}): {_passed(one)}" for one in facts.get("proofs", ())]
     return lines + [
         f"running: {one.run} on {one.host}, since {one.started}" for one in facts.get("running", ())
@@ -444,8 +445,9 @@ class Screens(OutputPart):
             self._stderr.hang("refused: ", sentence(refusal), "bold red")
             self._stderr.text(_more(refusal))
         if not self._is_run:  # a run's warnings were log lines
-            for warning in self._of("warning") or summary.warnings:
-                self._stderr.hang("warning: ", warning_text(warning), "yellow")
+            every = (*self._of("warning"), *summary.warnings)
+            for text in dict.fromkeys(map(warning_text, every)):
+                self._stderr.hang("warning: ", text, "yellow")
         for error in errors:
             print_error(self._stderr, error)
         self._print_next(summary)

@@ -10,7 +10,7 @@ from kbackup.inspect.topics import StoredPartition
 from kbackup.records import TopicPartition
 from kbackup.runs.history import Estimate
 from kbackup.runs.report import Summary
-from tests.support.ended import row
+from tests.support.ended import row, warned
 
 NUMBER = re.compile("\\d(?:[\\d\u2009.,:-]*\\d)?")
 WIDTHS = (40, 80, 100, 200)
@@ -365,3 +365,14 @@ def test_the_screen_says_which_groups_stand(show: Any) -> None:
     shown = show("restore run", [], ended)
 
     assert "2 consumer groups set as of 2026-11-21T02:00:03Z" in shown.stdout + shown.stderr
+
+
+def test_no_warning_of_the_configuration_hides_another(told: Any, show: Any) -> None:
+    """What was told already is shown once, with what only the summary has."""
+    each, first = told("sink-status"), warned(code="without_effect", text="one")
+    ended = each.ended()
+    ended.warnings[:] = [first, warned(code="no_key", text="two")]
+
+    shown = show(each.command, [*each.events, first], ended)
+
+    assert (1, 1) == tuple(shown.stderr.count(f"warning: {text}") for text in ("one", "two"))
