@@ -7,13 +7,20 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain, islice
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from kbackup.catalog import access, drills, groups
 from kbackup.catalog.schemas import SchemaIndex
 from kbackup.clock import StoppedClock, moment_of
 from kbackup.config import Settings
-from kbackup.errors import ConfigurationError, CorruptObjectError, OutdatedBackupError, some
+from kbackup.errors import (
+    ConfigurationError,
+    CorruptObjectError,
+    NewerVersionError,
+    NoKeyError,
+    OutdatedBackupError,
+    some,
+)
 from kbackup.events import Ended, PartitionRow
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
@@ -222,8 +229,7 @@ def status(
         schemas_of = {use.topic for use in index.unknown.union(index.missing)}
         for code, text in index.lacking(asked.topics(schemas_of)):
             summary.warn(code, text)
-        summary.facts["captures"] = _captures(store, layout, summary, now, asked)
-        summary.facts["access_kept"] = _access(store, layout, summary)
+        summary.facts |= _kept(store, layout, summary, now, asked)
         summary.facts["last_drill"] = drills.last(store, layout)
         summary.facts["proofs"] = history.proofs(store, layout, asked, now)
     _judge(of, summary, layout, (success, now, max_age_s), newest, restore, others)
@@ -300,6 +306,18 @@ def _rows(record: RunRecord, asked: Asked) -> Iterator[PartitionRow]:
             yield row
 
 
+def _kept(
+    store: Store, layout: Layout, summary: Summary, now: datetime, asked: Asked
+) -> Mapping[str, Any]:
+    """Return what is kept of groups and of access; nothing where the key for them is not here."""
+    try:
+        captures = _captures(store, layout, summary, now, asked)
+        return {"captures": captures, "access_kept": _access(store, layout, summary)}
+    except NoKeyError as error:
+        summary.warn(error.code, f"captures of groups and access are not shown: {error}")
+        return {}
+
+
 def _captures(
     store: Store, layout: Layout, summary: Summary, now: datetime, asked: Asked
 ) -> CapturesKept | None:
@@ -323,7 +341,7 @@ def _access(store: Store, layout: Layout, summary: Summary) -> AccessKept | None
     """Return what is kept of ACLs and users; None if nothing is, or it cannot be read."""
     try:
         found = next(access.newest_first(store, layout), None)
-    except (CorruptObjectError, ConfigurationError) as error:  # damaged, or of a later version
+    except (CorruptObjectError, NewerVersionError) as error:
         summary.warn(error.code, str(error))
         return None
     if found is None:

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 
+from kbackup.catalog import groups, identity
 from kbackup.errors import ConfigurationError, StoreError
 from kbackup.events import to_json
 from kbackup.naming import Layout
@@ -19,6 +20,8 @@ from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore, put_bytes
 from tests.support.ended import ended, row
+from tests.support.hand_clock import HandClock
+from tests.unit.catalog.test_keys import private_key, run, sinks
 
 LAYOUT = Layout()
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -423,3 +426,20 @@ def test_a_running_restore_is_known_by_what_it_was_given(
         found = status(store, LAYOUT, max_age_s=None, now=now, of=RESTORE, restore=restore)
 
     assert running == [each.run for each in found.facts["running"]]
+
+
+def test_no_key_is_needed(store: MemoryStore, tmp_path: Path) -> None:
+    """A host that only watches has none; captures alone are encrypted, and are not shown."""
+    identity.ensure(store, LAYOUT, "here", NOW)
+    sealed = run(sinks(tmp_path, private_key(tmp_path / "one")), store)
+    clock = HandClock(NOW.timestamp() * 1000)
+    groups.group_stream(sealed, LAYOUT, clock).append(groups.GROUPS.schema.empty_table())
+    ran(store, 0.5)
+
+    found = look(store)
+
+    assert (0, 0.5 * HOUR, ["no_key"]) == (
+        found["exit_code"], found["age_s"], [one["code"] for one in found["warnings"]]
+    )  # fmt: skip
+    assert not {"captures", "access_kept"} & found.keys()
+    assert {"last_drill", "proofs"} <= found.keys()
