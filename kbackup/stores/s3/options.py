@@ -141,9 +141,17 @@ def _never_fits(text: str) -> bool:
     return len(every) > 10 or len(set(every)) < len(every)
 
 
+def _check_bucket(text: str) -> None:
+    if "/" in text:
+        raise ValueError(
+            "expected the bucket's name alone, such as backups; folders are topics.dir"
+        )
+
+
 BUCKET: Final = optional_text(
     "s3.bucket.name",
     "Bucket that holds the backup.",
+    check=_check_bucket,
     aliases=("s3.bucket",),
     mistaken=("bucket",),
     short=("-b", "--bucket"),
