@@ -205,6 +205,15 @@ class GroupedCommand(click.Command):
             eager("--help-all", _print_all, "Show every option and exit."),
         ]
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse a long option with one dash, which would be read as letters: ``-topics``."""
+        long = {name for each in self.params for name in each.opts if name.startswith("--")}
+        for word in itertools.takewhile(lambda each: each != "--", args):
+            name = word.partition("=")[0]
+            if name.startswith("-") and f"-{name}" in long:
+                raise click.NoSuchOption(name, possibilities=[f"-{name}"], ctx=ctx)
+        return super().parse_args(ctx, args)
+
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write usage, text, examples, the options that people use, exit codes."""
         self._format_head(ctx, formatter)
@@ -468,6 +477,8 @@ _SWITCHES: Final = frozenset({"json", "quiet", "summary_file", "log_file"})
 _LEAST: Final = re.compile(r"is not in the range x>=(\d+)")
 _BETWEEN: Final = re.compile(r"is not in the range (\d+)<=x<=(\d+)")
 """How click says that a number is too small, or too large."""
+_EXTRA: Final = re.compile(r"unexpected extra arguments? \((.+)\)")
+"""How it says which words are too many."""
 
 
 class UnknownWordError(click.UsageError):
@@ -541,8 +552,12 @@ def explained(error: click.UsageError, path: str) -> ConfigurationError:
             why = _BETWEEN.sub(r"is not between \1 and \2", why)
             return ConfigurationError(f"{path} cannot take {named}", why, do)
         case _:
-            said = _sentence(error.format_message())
-            return ConfigurationError(f"{path} cannot be run as typed", said, f"see {path} --help")
+            said, do = _sentence(error.format_message()), f"see {path} --help"
+            extra = _EXTRA.search(said)
+            if extra and error.ctx and any("-t" in each.opts for each in error.ctx.command.params):
+                are = "it is a topic" if " " not in extra[1] else "they are topics"
+                do = f"if {are}: {path} -t {extra[1].replace(' ', ',')}; else {do}"
+            return ConfigurationError(f"{path} cannot be run as typed", said, do)
 
 
 def _near(error: click.NoSuchOption) -> list[str]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.invoked import run
+from tests.support.invoked import invoke, run
 
 
 @pytest.fixture
@@ -50,3 +50,44 @@ def test_what_is_typed_and_has_no_effect_is_named(folder: Path, tmp_path: Path) 
 
     told = "warning: flush.size: accepted, but without effect here\n"
     assert ((0, ""), (0, told)) == ((read.code, read.stderr), (typed.code, typed.stderr))
+
+
+@pytest.mark.parametrize(
+    ("line", "do"),
+    [
+        ("verify orders", "if it is a topic: kbackup restore verify -t orders; else see kbackup"),
+        ("list orders audit", "if it is a topic: kbackup restore list -t audit; else see kbackup"),
+        ("run orders audit", "if they are topics: kbackup restore run -t orders,audit; else see"),
+    ],
+)
+def test_a_word_too_many_may_be_a_topic(folder: Path, line: str, do: str) -> None:
+    """Since ``list`` takes a topic as a word, and the others as an option."""
+    found = run(folder, f"restore {line}", json=False)
+
+    assert 2 == found.code
+    assert f"  do:  {do}" in found.stderr
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("-config", "--config"), ("-topics=a", "--topics")])
+def test_an_option_with_one_dash_is_not_read_as_letters(typed: str, meant: str) -> None:
+    """``-topics a`` would be a topic *opics* and a word too many."""
+    found = invoke("restore", "verify", typed, "x")
+
+    assert 2 == found.code
+    assert f"has no option {typed.partition('=')[0]}\n  do:  did you mean {meant}?" in found.stderr
+
+
+def test_letters_behind_one_dash_are_read_as_ever(folder: Path) -> None:
+    """A short option's value may stand at it."""
+    assert 0 == run(folder, "restore verify -torders").code
+
+
+@pytest.mark.parametrize("name", ["s3://backups", "backups/daily"])
+def test_a_bucket_is_named_alone(tmp_path: Path, name: str) -> None:
+    """``config check`` says so, and does not put ``s3://`` in front of it."""
+    (file := tmp_path / "sink.properties").write_text(f"s3.bucket.name={name}\ntopics=a\n")
+
+    found = invoke("config", "check", "--config", str(file))
+
+    assert 2 == found.code
+    assert "expected the bucket's name alone, such as backups" in " ".join(found.stdout.split())
