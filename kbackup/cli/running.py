@@ -200,7 +200,7 @@ def _work(shown: "output.Output", words: str, loaded: Loaded, work: Work) -> "En
 
 def _traceback(error: BaseException) -> None:
     """Log where *error* came from: log lines are masked, stderr would show a secret in it."""
-    _log.debug("%s", type(error).__name__, exc_info=error)
+    _log.warning("%s", type(error).__name__, exc_info=error)
 
 
 def _sentence(doubt: ConfigIssue) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from kbackup.cli.output import Logs
 from kbackup.cli.terminal import Mask
+from tests.support.invoked import invoke
 
 SINK = ["sink DEBUG", "sink INFO", "sink WARN"]
 
@@ -88,6 +89,15 @@ def test_tracebacks_are_for_debugging(debug: bool, log_format: str) -> None:
         "with base 10: '********'" in lines[0],
         "CANARY" in lines[0],
     )
+
+
+@pytest.mark.parametrize("words", [[], ["--debug"], ["-vv", "--debug"]], ids=" ".join)
+def test_debug_needs_no_other_option(words: list[str], tmp_path: Path) -> None:
+    """Who is told to run a command again with ``--debug`` sees a traceback."""
+    found = invoke("restore", "list", "--store-url", f"file://{tmp_path}/none", *words)
+
+    assert 6 == found.code
+    assert ("Traceback (most recent call last)" in found.stderr) == ("--debug" in words)
 
 
 def test_json_lines_parse() -> None:
