@@ -824,7 +824,7 @@ class KafkaSettings:
         found = {**_CLIENT, **ours, **operators, "bootstrap.servers": self.bootstrap_servers}
         if found.get("sasl.mechanisms") != MSK_IAM:
             return found
-        from kbackup.kafka import msk  # noqa: PLC0415  (imports an extra)
+        from kbackup.kafka import msk  # noqa: PLC0415  (imports botocore)
 
         return msk.signed(found) if connects else msk.without_tokens(found)
 

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any, Final
 
-from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
 from botocore.credentials import (
     AssumeRoleCredentialFetcher,
     CredentialProvider,
@@ -84,6 +83,8 @@ class Tokens:
         return first or self._made()
 
     def _made(self) -> tuple[str, float]:
+        from aws_msk_iam_sasl_signer import MSKAuthTokenProvider  # noqa: PLC0415  (an extra)
+
         try:
             found = _credentials(self._region, *(self._options.get(name) for name in MSK_OPTIONS))
             token, expires_ms = MSKAuthTokenProvider.generate_auth_token_from_credentials_provider(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat import primitives
 
+import kbackup.kafka
 from kbackup.connect import registry
 from tests.support.invoked import invoke
 from tests.support.json_lines import LINES
@@ -333,6 +334,23 @@ def test_a_registry_whose_client_is_not_installed_is_found(
     assert (0, 2) == (before.code, checked.code)
     assert "no_such_library" in checked.stdout
     assert "[registry]" in checked.stdout
+
+
+def test_a_signer_for_msk_that_is_not_installed_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though Kafka's client is asked, too, what it says of its properties."""
+    path = tmp_path / "msk.properties"
+    path.write_text(f"{SINK}bootstrap.servers=b-1:9098\nsasl.mechanism=AWS_MSK_IAM\n")
+    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
+    monkeypatch.delitem(sys.modules, "kbackup.kafka.msk", raising=False)
+    monkeypatch.delattr(kbackup.kafka, "msk", raising=False)
+
+    checked = invoke("config", "check", "--config", str(path), "--json")
+
+    failed = {row["name"]: row["do"] for row in checked.of("check") if row["level"] == "fail"}
+    assert (2, {"sasl.mechanism"}) == (checked.code, failed.keys())
+    assert "[msk]" in failed["sasl.mechanism"]
 
 
 def test_all_that_is_wrong_is_said_at_once(sink: Path, monkeypatch: pytest.MonkeyPatch) -> None:
