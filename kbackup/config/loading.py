@@ -119,7 +119,8 @@ class ConfigValidator:
         bad = {issue.name for issue in self.issues if issue.level == "error"}
         self._sort(bad)
         self._excuse()
-        unreadable = list(selection.refused_values(self.used, self.given))
+        readable = [name for name in self.used if name not in bad]
+        unreadable = list(selection.refused_values(readable, self.given))
         self.issues += unreadable
         bad |= {issue.name for issue in unreadable}
         usable = selection.usable(self.used, self.given, bad)

@@ -142,7 +142,7 @@ def _never_fits(text: str) -> bool:
 
 
 def _check_bucket(text: str) -> None:
-    if "/" in text:
+    if re.search(r"[/\s'\"]", text):
         raise ValueError(
             "expected the bucket's name alone, such as backups; folders are topics.dir"
         )

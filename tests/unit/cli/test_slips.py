@@ -82,7 +82,7 @@ def test_letters_behind_one_dash_are_read_as_ever(folder: Path) -> None:
     assert 0 == run(folder, "restore verify -torders").code
 
 
-@pytest.mark.parametrize("name", ["s3://backups", "backups/daily"])
+@pytest.mark.parametrize("name", ["s3://backups", "backups/daily", '"backups"'])
 def test_a_bucket_is_named_alone(tmp_path: Path, name: str) -> None:
     """``config check`` says so, and does not put ``s3://`` in front of it."""
     (file := tmp_path / "sink.properties").write_text(f"s3.bucket.name={name}\ntopics=a\n")
@@ -91,3 +91,14 @@ def test_a_bucket_is_named_alone(tmp_path: Path, name: str) -> None:
 
     assert 2 == found.code
     assert "expected the bucket's name alone, such as backups" in " ".join(found.stdout.split())
+
+
+@pytest.mark.parametrize("given", ["s3.bucket.name=${file:/none:x}", "s3.part.size=$part"])
+def test_a_placeholder_that_is_not_filled_in_is_one_error(tmp_path: Path, given: str) -> None:
+    """What stands for a value is not judged as one."""
+    (file := tmp_path / "sink.properties").write_text(f"s3.bucket.name=b\n{given}\ntopics=a\n")
+
+    found = invoke("config", "check", "--config", str(file), "--json")
+
+    failed = [row["name"] for row in found.of("check") if row["level"] == "fail"]
+    assert [given.partition("=")[0]] == failed
