@@ -100,7 +100,7 @@ def installed(session: nox.Session) -> None:
             session.run(
                 python, "-c",
                 "from kbackup.kafka.native import library; print(library().path); "
-                "from kbackup.connect import native; assert native.library() is not None",
+                "from kbackup.connect import avro_walk; assert avro_walk.library() is not None",
                 env={"PYTHONPATH": site}, external=True,
             )  # fmt: skip
 

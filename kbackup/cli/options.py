@@ -69,11 +69,11 @@ def _properties() -> "tuple[Property, ...]":
 def print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
     """Print the version and leave: the callback of ``--version``."""
     if wanted and not ctx.resilient_parsing:
-        from kbackup.connect import native  # noqa: PLC0415  (it loads the library)
+        from kbackup.connect import avro_walk  # noqa: PLC0415  (it loads the library)
         from kbackup.kafka import KafkaSettings  # noqa: PLC0415
 
         client = KafkaSettings("")
-        whys = client.way().why, native.why_not(), client.without_batches()
+        whys = client.way().why, avro_walk.why_not(), client.without_batches()
         missing = [why for why in whys if why]
         how = f"a C library is missing: {missing[0]}" if missing else "with its C libraries"
         commit = f"commit {found}, " if (found := native_build.commit()) else ""

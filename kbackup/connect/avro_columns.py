@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.connect import json_values, native
+from kbackup.connect import avro_walk, json_values
 from kbackup.connect.avro_reading import from_avro
 from kbackup.connect.avro_walk import shape_of
 from kbackup.connect.schema import ConnectSchema, Type
@@ -379,18 +379,18 @@ def _list(item: Read, kind: pa.ListType) -> Read:
 # record; avro_columns takes 0.11 us.
 
 _KINDS: Final = {
-    ("int", Type.INT8): native.INT8,
-    ("int", Type.INT16): native.INT16,
-    ("int", Type.INT32): native.INT32,
-    ("long", Type.INT64): native.INT64,
-    ("float", Type.FLOAT32): native.FLOAT,
-    ("double", Type.FLOAT64): native.DOUBLE,
-    ("boolean", Type.BOOLEAN): native.BOOLEAN,
-    ("string", Type.STRING): native.BYTES,
-    ("bytes", Type.BYTES): native.BYTES,
+    ("int", Type.INT8): avro_walk.INT8,
+    ("int", Type.INT16): avro_walk.INT16,
+    ("int", Type.INT32): avro_walk.INT32,
+    ("long", Type.INT64): avro_walk.INT64,
+    ("float", Type.FLOAT32): avro_walk.FLOAT,
+    ("double", Type.FLOAT64): avro_walk.DOUBLE,
+    ("boolean", Type.BOOLEAN): avro_walk.BOOLEAN,
+    ("string", Type.STRING): avro_walk.BYTES,
+    ("bytes", Type.BYTES): avro_walk.BYTES,
 }
 """How the plain types of Avro are read, for the types of Connect that they stand for."""
-_WIDTHS: Final = {native.INT8: 1, native.INT16: 2, native.INT64: 8, native.DOUBLE: 8}
+_WIDTHS: Final = {avro_walk.INT8: 1, avro_walk.INT16: 2, avro_walk.INT64: 8, avro_walk.DOUBLE: 8}
 """The bytes of a row; 4 for the others."""
 
 
@@ -411,7 +411,7 @@ _Build: TypeAlias = Callable[[list[pa.Array]], pa.Array]
 
 def decode_in_c(datums: pa.BinaryArray, text: str) -> pa.Array | None:
     """Return what `decode` does, by the C library; None if something else must be called."""
-    library, plan = native.library(), _plan_of(text)
+    library, plan = avro_walk.library(), _plan_of(text)
     if library is None or plan is None or not len(datums) or datums.buffers()[2] is None:
         return None
     leaves, build = plan
@@ -425,13 +425,13 @@ def _read_in_c(library: Any, datums: pa.BinaryArray, leaves: list[_Leaf]) -> lis
     rows = len(datums)
     _, offsets, data = datums.buffers()
     rooms = [_Room(leaf, rows) for leaf in leaves]
-    told = (native.Leaf * len(leaves))(*(room.told() for room in rooms))
+    told = (avro_walk.Leaf * len(leaves))(*(room.told() for room in rooms))
     ends = offsets.address + 4 * datums.offset
     if not library.avro_read(data.address, ends, rows, told, len(leaves)):
         raise UnsureError
     found = []
     for leaf, room, one in zip(leaves, rooms, told, strict=True):
-        if leaf.kind not in (native.BYTES, native.FIXED):
+        if leaf.kind not in (avro_walk.BYTES, avro_walk.FIXED):
             column = pa.Array.from_buffers(
                 pa.int32() if leaf.symbols is not None else leaf.type,
                 rows, [room.valid, room.values], one.nulls,
@@ -451,28 +451,28 @@ class _Room:
     """The memory of one leaf's column."""
 
     def __init__(self, leaf: _Leaf, rows: int) -> None:
-        is_text = leaf.kind in (native.BYTES, native.FIXED)
+        is_text = leaf.kind in (avro_walk.BYTES, avro_walk.FIXED)
         bits = (rows + 7) // 8  # the bytes of a bitmap
         others = _WIDTHS.get(leaf.kind, 4) * (rows + is_text)
-        size = bits if leaf.kind == native.BOOLEAN else others
+        size = bits if leaf.kind == avro_walk.BOOLEAN else others
         self.leaf = leaf
         self.values = pa.allocate_buffer(size)
         self.valid = pa.allocate_buffer(bits) if leaf.some >= 0 else None
         self.starts = pa.allocate_buffer(4 * rows) if is_text else None
-        for buffer in (self.valid, self.values if leaf.kind == native.BOOLEAN else None):
+        for buffer in (self.valid, self.values if leaf.kind == avro_walk.BOOLEAN else None):
             if buffer is not None:
                 ctypes.memset(buffer.address, 0, buffer.size)
         if is_text:
             ctypes.memset(self.values.address, 0, 4)
 
-    def told(self) -> native.Leaf:
+    def told(self) -> avro_walk.Leaf:
         """Return what C is told."""
         leaf = self.leaf
         addresses = (
             None if buffer is None else buffer.address
             for buffer in (self.values, self.valid, self.starts)
         )  # fmt: skip
-        return native.Leaf(leaf.kind, leaf.some, leaf.size, 0, *addresses)
+        return avro_walk.Leaf(leaf.kind, leaf.some, leaf.size, 0, *addresses)
 
 
 @lru_cache(100)
@@ -511,9 +511,9 @@ def _planned(shape: Any, schema: ConnectSchema, some: int, leaves: list[_Leaf]) 
 def _leaf(kind: str, parts: list[Any], schema: ConnectSchema, some: int) -> _Leaf:
     if kind == "enum":
         symbols = pa.array(parts, pa.string())
-        return _Leaf(native.ENUM, some, len(parts), pa.string(), symbols)
+        return _Leaf(avro_walk.ENUM, some, len(parts), pa.string(), symbols)
     if kind == "fixed" and parts[0] < 2**31:
-        return _Leaf(native.FIXED, some, parts[0], pa.binary())
+        return _Leaf(avro_walk.FIXED, some, parts[0], pa.binary())
     if (kind, schema.type) not in _KINDS:
         raise UnsureError
     return _Leaf(_KINDS[kind, schema.type], some, 0, schema.arrow())

@@ -4,24 +4,88 @@ fastavro takes some that are not: it counts a branch of -1 from the end, and a b
 A file that has such a value would be damaged for others.  And items of lists that take no bytes
 (empty records, fixed of size 0) may be claimed in any number by a value of ten bytes: whoever
 decodes would make each of them, and be at it for ever.  So values are passed over first, in C if
-the library was built, and those that claim more than `MOST` are refused.
+the library was built, and those that claim more than `MOST` are refused.  `avro_columns` decodes
+with the same `library`; without it, Python serves.
 
 Source: Apache Avro 1.12, "Binary Encoding".
 """
 
+import ctypes
 import json
+import sys
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.connect import native
+from kbackup import native_build
 from kbackup.errors import counted, form
 
 AVRO: Final = "avro"
 """``Schema.encoding`` of datums with an Avro schema."""
+
+
+class Leaf(ctypes.Structure):
+    """A plain value of a schema: ``struct leaf`` of ``avro.c``."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int32),
+        ("some", ctypes.c_int32),
+        ("size", ctypes.c_int32),
+        ("nulls", ctypes.c_int32),
+        ("values", ctypes.c_void_p),
+        ("valid", ctypes.c_void_p),
+        ("starts", ctypes.c_void_p),
+    )
+
+
+class Node(ctypes.Structure):
+    """A part of a schema that is passed over: ``struct node`` of ``walk.c``."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int32),
+        ("size", ctypes.c_int32),
+        ("child", ctypes.c_int32),
+        ("next", ctypes.c_int32),
+    )
+
+
+SKIP, INT, LONG, SIZED, FLAG, SYMBOL, BRANCH, EACH, ITEMS, NEXT = range(10)
+"""``enum step`` of ``walk.c``."""
+
+INT8, INT16, INT32, INT64, FLOAT, DOUBLE, BOOLEAN, BYTES, FIXED, ENUM = range(10)
+"""``enum kind`` of ``avro.c``."""
+
+_P, _I32, _I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
+_FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
+    "digest": (ctypes.c_char_p,),
+    "avro_read": (_I32, _P, _P, _I64, ctypes.POINTER(Leaf), _I32),
+    "avro_copy": (_I32, _P, ctypes.POINTER(Leaf), _I64, _P),
+    "avro_walk": (None, _P, _P, _I64, ctypes.POINTER(Node), _I32, _I64, _P),
+}
+"""Result and arguments of each ``KB_API`` function, by its name without ``kb_``."""
+
+
+@cache
+def _found() -> tuple[Any, str]:
+    if sys.byteorder != "little":
+        return None, "it is for little-endian machines only"
+    try:
+        return native_build.load(native_build.AVRO, _FUNCTIONS)[0], ""
+    except native_build.UnavailableError as why:
+        return None, str(why)
+
+
+def library() -> Any:
+    """Return the functions of the library, loaded once in a process; None if none works here."""
+    return _found()[0]
+
+
+def why_not() -> str:
+    """Return why `library` is None; empty if it is not."""
+    return _found()[1]
 
 
 @lru_cache(1000)
@@ -132,13 +196,13 @@ def wrong_by_python(
 
 def _suspects(datums: pa.BinaryArray, text: str) -> pa.Int64Array | None:
     """Return the rows that C does not find to be values; None where C cannot be asked."""
-    library = native.library()
-    if library is None or not len(datums) or datums.buffers()[2] is None:
+    compiled = library()
+    if compiled is None or not len(datums) or datums.buffers()[2] is None:
         return None
     nodes, root = _program(text)
     flags = pa.allocate_buffer(len(datums))
     _, offsets, data = datums.buffers()
-    library.avro_walk(
+    compiled.avro_walk(
         data.address, offsets.address + 4 * datums.offset, len(datums), nodes, root, MOST,
         flags.address,
     )  # fmt: skip
@@ -149,41 +213,41 @@ def _suspects(datums: pa.BinaryArray, text: str) -> pa.Int64Array | None:
 @lru_cache(100)
 def _program(text: str) -> tuple[Any, int]:
     """Return the nodes of a schema, and the number of its first one; children precede parents."""
-    found: list[native.Node] = []
+    found: list[Node] = []
     root = _compiled(shape_of(text), found)
-    return (native.Node * len(found))(*found), root
+    return (Node * len(found))(*found), root
 
 
-def _compiled(shape: Any, found: list[native.Node]) -> int:
+def _compiled(shape: Any, found: list[Node]) -> int:
     if isinstance(shape, str):
         kind, size = _STEPS[shape]
-        found.append(native.Node(kind, size, -1, -1))
+        found.append(Node(kind, size, -1, -1))
         return len(found) - 1
     name, *parts = shape
     if name in ("enum", "fixed"):
         size = len(parts) if name == "enum" else min(parts[0], _INT32_MAX)
-        found.append(native.Node(_STEP_OF[name], size, -1, -1))
+        found.append(Node(_STEP_OF[name], size, -1, -1))
         return len(found) - 1
     first = -1
     for part in reversed(parts):  # each child names its next sibling, so it has a node of its own
         child = _compiled(part, found)
-        found.append(native.Node(native.NEXT, 0, child, first))
+        found.append(Node(NEXT, 0, child, first))
         first = len(found) - 1
     size = int(takes_none(parts[0])) if name == "array" else len(parts)
-    found.append(native.Node(_STEP_OF[name], size, first, -1))
+    found.append(Node(_STEP_OF[name], size, first, -1))
     return len(found) - 1
 
 
 _STEPS: Final = {
-    **{name: (native.SKIP, size) for name, size in _SIZES.items()},
-    "int": (native.INT, 0),
-    "long": (native.LONG, 0),
-    **dict.fromkeys(("string", "bytes"), (native.SIZED, 0)),
-    "boolean": (native.FLAG, 0),
+    **{name: (SKIP, size) for name, size in _SIZES.items()},
+    "int": (INT, 0),
+    "long": (LONG, 0),
+    **dict.fromkeys(("string", "bytes"), (SIZED, 0)),
+    "boolean": (FLAG, 0),
 }
 _STEP_OF: Final = {
-    "enum": native.SYMBOL, "fixed": native.SKIP, "union": native.BRANCH, "record": native.EACH,
-    "array": native.ITEMS,
+    "enum": SYMBOL, "fixed": SKIP, "union": BRANCH, "record": EACH,
+    "array": ITEMS,
 }  # fmt: skip
 
 

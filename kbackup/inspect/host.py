@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from kbackup import files, formats
 from kbackup.config import Settings
-from kbackup.connect import native
+from kbackup.connect import avro_walk
 from kbackup.errors import ConfigurationError, KbackupError, SparkError
 from kbackup.inspect import Check, failed, not_made
 from kbackup.spark.channel import NotBegun, TaskChannel
@@ -78,7 +78,7 @@ def disk_space(settings: Settings) -> Check:
 def avro_reader() -> Check:
     """Return how Avro values would be read: nothing but the speed depends on it."""
     name = "Avro reader"
-    why = native.why_not()
+    why = avro_walk.why_not()
     if not why:
         return Check("configuration", name, "ok", "Avro values are read by the C library")
     text = f"Avro values are read by Arrow and in Python, at about half the speed: {why}"

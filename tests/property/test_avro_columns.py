@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbackup import native_build
-from kbackup.connect import avro_columns, avro_reading, avro_writing, native
+from kbackup.connect import avro_columns, avro_reading, avro_walk, avro_writing
 from kbackup.connect.avro_writing import AvroStyle, to_avro
 from kbackup.connect.schema import ENUM, ConnectSchema, Type
 
 pytestmark = pytest.mark.skipif(
-    native_build.compiler() is None and native.library() is None, reason="there is no C compiler"
+    native_build.compiler() is None and avro_walk.library() is None, reason="there is no C compiler"
 )
 STYLE = AvroStyle()
 INTEGERS = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}

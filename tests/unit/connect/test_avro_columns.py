@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from kbackup import native_build
-from kbackup.connect import avro_columns, avro_reading, avro_walk, native
+from kbackup.connect import avro_columns, avro_reading, avro_walk
 
 ORDER: dict[str, Any] = {
     "type": "record",
@@ -32,7 +32,11 @@ Decode = Callable[[pa.BinaryArray, str], pa.Array | None]
 @pytest.fixture(params=["native", "python"])
 def decode(request: pytest.FixtureRequest) -> Decode:
     """Both ways from plain values to columns; the first where C can be compiled."""
-    if request.param == "native" and native_build.compiler() is None and native.library() is None:
+    if (
+        request.param == "native"
+        and native_build.compiler() is None
+        and avro_walk.library() is None
+    ):
         pytest.skip("there is no C compiler")
     return avro_columns.decode_in_c if request.param == "native" else avro_columns.by_columns
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from kbackup.cli import root
 from kbackup.config import ConfigIssue
-from kbackup.connect import native
+from kbackup.connect import avro_walk
 from kbackup.errors import KafkaError
 from kbackup.events import to_json
 from kbackup.inspect import Check, examination, failed, host
@@ -158,12 +158,12 @@ def test_avro_without_its_library_is_worth_a_warning(
     if content is not None:
         path.write_bytes(content)
     monkeypatch.setenv("_KBACKUP_NATIVE_AVRO", str(path))
-    native._found.cache_clear()
+    avro_walk._found.cache_clear()
 
     try:
         check = host.avro_reader()
     finally:
-        native._found.cache_clear()
+        avro_walk._found.cache_clear()
 
     assert ("warn", True, True) == (check.level, "half the speed" in check.text, why in check.text)
 
