@@ -941,12 +941,12 @@ class KafkaSettings:
 
     def consumer_groups(self) -> Groups:
         """Ask where consumer groups stand: `Connection.consumer_groups`."""
-        from kbackup.kafka import groups  # noqa: PLC0415
+        from kbackup.kafka import administration  # noqa: PLC0415
 
-        return groups.KafkaGroups(self)
+        return administration.KafkaGroups(self)
 
     def access(self) -> Access:
         """Ask who may do what: `Connection.access`."""
-        from kbackup.kafka import access  # noqa: PLC0415
+        from kbackup.kafka import administration  # noqa: PLC0415
 
-        return access.KafkaAccess(self)
+        return administration.KafkaAccess(self)
