@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import starmap
 from typing import Final
 
 from kbackup.catalog.coverage import Holding, entered
@@ -128,18 +129,8 @@ def _following(
     return _Following(size, has_more, is_spread)
 
 
-@dataclass(frozen=True, slots=True)
-class _ListedObject:
-    """A listed object; in the order of start offsets."""
-
-    key: str
-    directory: str
-    parts: ObjectKey
-
-    @property
-    def start_offset(self) -> int:
-        """Of its first record."""
-        return self.parts.start_offset
+_Listed = tuple[str, ObjectKey]
+"""An object's key, and what it says; in a dated layout all are in one directory."""
 
 
 _THREADS: Final = 16
@@ -231,20 +222,20 @@ class _Search:
         log: Span,
         position: Position | None,
         said: Confirmation,
-        objects: Sequence[_ListedObject],
+        objects: Sequence[_Listed],
         known: BackupState,
     ) -> Evidence:
         """Return what is known of a partition, of which *objects* are listed in order."""
         ledger, values = known.ledger(where), self.values
-        keys, mains = {at.key for at in objects}, _mains(self.layout, objects)
+        keys, mains = {key for key, _ in objects}, _mains(self.layout, objects)
         cut = _last_cut(self.store, mains)
-        found = entered(map(_by_name, mains), ledger, keys)
+        found = entered(starmap(_by_name, mains), ledger, keys)
         entered_to, offset = found.end, None if position is None else position.offset
         end = cut.stored_to if entered_to is None else entered_to
         more = self._lacking_cuts(objects, ledger, end if offset is None else offset, known, where)
         is_foreign = cut.is_foreign and not said.is_confirmed
         left = None
-        if is_foreign and mains[-1].start_offset >= (entered_to or 0):
+        if is_foreign and mains[-1][1].start_offset >= (entered_to or 0):
             left = self._inherited(mains, offset)
         for one in more:  # of a run that died before it entered values in another format
             is_other = one.is_values and not one.is_same
@@ -263,14 +254,14 @@ class _Search:
             lost=joined(found.said.missing),
             given_up=joined(found.said.removed),
             unentered=tuple(
-                (at.start_offset, at.key)
-                for at in objects
-                if has_ledger and at.key not in ledger.objects
+                (parts.start_offset, key)
+                for key, parts in objects
+                if has_ledger and key not in ledger.objects
             ),
             unended=tuple(
-                (at.start_offset, at.key)
-                for at in objects
-                if (row := ledger.objects.get(at.key)) is not None
+                (parts.start_offset, key)
+                for key, parts in objects
+                if (row := ledger.objects.get(key)) is not None
                 and row.last is None
                 and row.below is None
             ),
@@ -287,16 +278,16 @@ class _Search:
             of_other_layout=_of_other_layout(self.layout, position, ledger),
         )
 
-    def _is_astray(self, where: TopicPartition, mains: Sequence[_ListedObject]) -> bool:
+    def _is_astray(self, where: TopicPartition, mains: Sequence[_Listed]) -> bool:
         """Whether the pointer of a dated layout names another object than the newest."""
         if not mains or not isinstance(self.layout, DatedLayout):
             return False
         pointer = pointed_to(self.store, self.layout, where)
-        return pointer is not None and pointer != mains[-1].start_offset
+        return pointer is not None and pointer != mains[-1][1].start_offset
 
     def _lacking_cuts(
         self,
-        objects: Sequence[_ListedObject],
+        objects: Sequence[_Listed],
         ledger: PartitionLedger,
         offset: int | None,
         known: BackupState,
@@ -308,17 +299,15 @@ class _Search:
             return ()
         counts: Counter[tuple[Rotation, bool, bool]] = Counter()
         lacking = _lacking(self.layout, objects, ledger, offset)
-        heads = self.pool.map(lambda one: self.store.head(one.key), lacking)
+        heads = self.pool.map(lambda one: self.store.head(one[0]), lacking)
         identity = known.identity(where.topic)
-        for one, head in zip(lacking, heads, strict=True):
+        for (_, parts), head in zip(lacking, heads, strict=True):
             cut = None if head is None else Rotation.from_metadata(head.metadata)
             if head is None or cut is None:
                 continue
             if not identity.conflicts(TopicIdentity.from_metadata(head.metadata)):
-                is_values = one.parts.view is not View.RECORD
-                is_same = (
-                    is_values and self.values is not None and one.parts.extension == self.values
-                )
+                is_values = parts.view is not View.RECORD
+                is_same = is_values and parts.extension == self.values
                 counts[cut, is_same, is_values] += 1
         return tuple(
             HeldCut(cut.span, count, count == cut.files, is_same, is_values)
@@ -326,13 +315,12 @@ class _Search:
         )
 
     def _inherited(
-        self, objects: Sequence[_ListedObject], committed: int | None
+        self, objects: Sequence[_Listed], committed: int | None
     ) -> Inherited | KbackupError | None:
         """Return what another tool has left, or why that cannot be known."""
-        pairs = [(one.key, replace(one.parts, encoded_partition=one.directory)) for one in objects]
         try:
             return count_inherited(
-                self.store, self.options, pairs, committed, self.cut_records,
+                self.store, self.options, objects, committed, self.cut_records,
                 is_values=self.values is not None,
             )  # fmt: skip
         except CorruptObjectError as error:
@@ -392,44 +380,49 @@ class _LastCut:
 
 def _objects(
     store: Store, layout: Layout, wheres: Sequence[TopicPartition]
-) -> dict[TopicPartition, list[_ListedObject]]:
+) -> dict[TopicPartition, list[_Listed]]:
     """Return the objects of each partition that has some, in the order of start offsets."""
     wanted = set(wheres)
-    found: dict[TopicPartition, list[_ListedObject]] = {}
+    found: dict[TopicPartition, list[_Listed]] = {}
     for prefix in layout.prefixes(where.topic for where in wheres):
         for entry, parts in named(store, layout, prefix):
             where = TopicPartition(parts.topic, parts.partition)
             if where in wanted and parts.extension != INDEX_EXTENSION:
-                directory = UPLOAD_DATE if layout.is_dated else parts.encoded_partition
-                one = _ListedObject(entry.key, directory, parts)
-                found.setdefault(where, []).append(one)
+                if layout.is_dated:
+                    parts = replace(parts, encoded_partition=UPLOAD_DATE)  # noqa: PLW2901
+                found.setdefault(where, []).append((entry.key, parts))
     for objects in found.values():
-        objects.sort(key=lambda at: at.start_offset)
+        objects.sort(key=lambda one: one[1].start_offset)
     return found
 
 
-def _mains(layout: Layout, objects: Sequence[_ListedObject]) -> list[_ListedObject]:
-    return [one for one in objects if layout.is_main(one.parts)]
+def _mains(layout: Layout, objects: Sequence[_Listed]) -> list[_Listed]:
+    return [one for one in objects if layout.is_main(one[1])]
 
 
-def _by_name(one: _ListedObject) -> Holding:
-    view = one.parts.view
+def _by_name(key: str, parts: ObjectKey) -> Holding:
+    view = parts.view
     return Holding(
-        one.key, one.directory, one.start_offset, view is View.RECORD,
+        key, parts.encoded_partition, parts.start_offset, view is View.RECORD,
         is_tombstones=view is View.KEY,
     )  # fmt: skip
 
 
 def _lacking(
-    layout: Layout, objects: Sequence[_ListedObject], ledger: PartitionLedger, offset: int
-) -> list[_ListedObject]:
+    layout: Layout, objects: Sequence[_Listed], ledger: PartitionLedger, offset: int
+) -> list[_Listed]:
     """Return those of *objects* that the ledger lacks and that may reach behind *offset*."""
     mains = _mains(layout, objects)
-    first = max((one.start_offset for one in mains if one.start_offset <= offset), default=0)
-    return [one for one in mains if one.start_offset >= first and one.key not in ledger.objects]
+    starts = (parts.start_offset for _, parts in mains)
+    first = max((start for start in starts if start <= offset), default=0)
+    return [
+        (key, parts)
+        for key, parts in mains
+        if parts.start_offset >= first and key not in ledger.objects
+    ]
 
 
-def _last_cut(store: Store, objects: Sequence[_ListedObject]) -> _LastCut:
+def _last_cut(store: Store, objects: Sequence[_Listed]) -> _LastCut:
     """Look at the cut that the newest object belongs to.
 
     A run that died between two objects of a cut leaves one that is not complete.  Its start is
@@ -437,19 +430,19 @@ def _last_cut(store: Store, objects: Sequence[_ListedObject]) -> _LastCut:
     shorter cut left, and that did not grow, says other than its neighbours; then, too, the cut is
     taken for incomplete, which costs reading it once more and nothing else.
     """
-    head = store.head(objects[-1].key) if objects else None
+    head = store.head(objects[-1][0]) if objects else None
     if head is None:
         return _LastCut()
     if (facts := Facts.from_metadata(head.metadata)) is None:
-        return _LastCut(is_foreign=objects[-1].parts.view is not View.RECORD)
+        return _LastCut(is_foreign=objects[-1][1].view is not View.RECORD)
     identity = TopicIdentity.from_metadata(head.metadata)
     cut = Rotation.from_metadata(head.metadata)
     if cut is None:  # of a version that did not keep it
-        is_one = len({at.directory for at in objects}) == 1
+        is_one = len({parts.encoded_partition for _, parts in objects}) == 1
         return _LastCut(facts.last_offset + 1 if is_one else None, identity)
     start = cut.span.start_offset
-    of_cut = [at for at in objects if at.start_offset >= start]
-    heads = [store.head(at.key) for at in of_cut[:-1]]
+    of_cut = [key for key, parts in objects if parts.start_offset >= start]
+    heads = [store.head(key) for key in of_cut[:-1]]
     cuts = {None if at is None else Rotation.from_metadata(at.metadata) for at in heads} | {cut}
     is_complete = len(of_cut) == cut.files and len(cuts) == 1
     return _LastCut(cut.span.end_offset if is_complete else start, identity)
