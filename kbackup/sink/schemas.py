@@ -158,15 +158,19 @@ class SchemaKeeper:
             return
         registry = self.source.registries[use.part]
         try:
-            is_known = fetch(registry, self.store, self.layout, use, numbers=numbers, bodies=bodies)
+            found = _look(registry, use, numbers=numbers, bodies=bodies)
         except RegistryError as error:
             self._rests_until[use.part] = self.clock.steady_s() + REST_S
             self._miss(use, where, str(error), numbers=numbers)
             return
-        (self._numbers if numbers and not is_known else self._settled).add(use)
-        if is_known:
+        if isinstance(found, KeptSchema):
+            schemas.put(self.store, self.layout, found)
+            self._settled.add(use)
             self._parts.add(of_part)
             return
+        for what in (schemas.UNKNOWN,) if numbers else (schemas.MISSING, schemas.UNKNOWN):
+            schemas.note(self.store, self.layout, use, what, found)
+        (self._numbers if numbers else self._settled).add(use)
         self._unknown.add(use)
         strangers, most = self._strangers_of(use) + 1, self._strangers_most(use)
         self._strangers[of_part] = strangers
@@ -215,16 +219,10 @@ class SchemaKeeper:
         self.channel.tell(Warned.about(where, code, text, self.run, **more))
 
 
-def fetch(
-    registry: RegistrySettings,
-    store: Store,
-    layout: Layout,
-    use: SchemaUse,
-    *,
-    numbers: bool = False,
-    bodies: pa.BinaryArray | None = None,
-) -> bool:
-    """Store a schema of *registry*, or note that it does not have it; return whether it has.
+def _look(
+    registry: RegistrySettings, use: SchemaUse, *, numbers: bool, bodies: pa.BinaryArray | None
+) -> KeptSchema | str:
+    """Return a schema of *registry*, or why it is none of *use*.
 
     Args:
         numbers: All that begins with its id may be numbers: then another topic's does not count,
@@ -233,21 +231,7 @@ def fetch(
 
     Raises:
         RegistryError: If it does not answer.
-        StoreError: If nothing can be stored.
     """
-    found = _look(registry, use, numbers=numbers, bodies=bodies)
-    if isinstance(found, KeptSchema):
-        schemas.put(store, layout, found)
-        return True
-    for what in (schemas.UNKNOWN,) if numbers else (schemas.MISSING, schemas.UNKNOWN):
-        schemas.note(store, layout, use, what, found)
-    return False
-
-
-def _look(
-    registry: RegistrySettings, use: SchemaUse, *, numbers: bool, bodies: pa.BinaryArray | None
-) -> KeptSchema | str:
-    """Return a schema of *registry*, or why it is none of *use*: `fetch`."""
     connection = connect(registry)
     found = connection.schema(use.id)
     if found is None:
