@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -57,6 +58,23 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """What a backup says of itself beside its run records, which is asked for less often.
+
+    Attributes:
+        upkeep: How the newest runs of the commands of `UPKEEP` went.
+        proofs: How the backup was verified last.
+        recipients: For how many the next run encrypts; None for a backup that has no keys.
+    """
+
+    stored: Mapping[str, Stored] = field(default_factory=dict)
+    drill: LastDrill | None = None
+    upkeep: Mapping[str, LastRun] = field(default_factory=dict)
+    proofs: Sequence[Proof] = ()
+    recipients: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """What metrics are made of.
 
@@ -64,9 +82,6 @@ class Seen:
         is_up: Whether the last look at the bucket found it.
         was_read: Whether any look has.
         success: Up to when the backup, or the restore, is complete; None where nothing says so.
-        upkeep: How the newest runs of the commands of `UPKEEP` went.
-        proofs: How the backup was verified last.
-        recipients: For how many the next run encrypts.
     """
 
     command: str
@@ -78,11 +93,7 @@ class Seen:
     rows: tuple[PartitionRow, ...] = ()
     success: datetime | None = None
     running: int = 0
-    stored: Mapping[str, Stored] = field(default_factory=dict)
-    drill: LastDrill | None = None
-    upkeep: Mapping[str, LastRun] = field(default_factory=dict)
-    proofs: Sequence[Proof] = ()
-    recipients: int | None = None
+    beside: Beside = Beside()
 
 
 _Samples = Iterator[tuple[tuple[str, ...], float | None]]
@@ -154,19 +165,19 @@ def _of_partition(name: str, text: str, value: Callable[[PartitionRow], float | 
 
 def _of_topic(name: str, text: str, value: Callable[[Stored], float | None]) -> Metric:
     def samples(seen: Seen) -> _Samples:
-        for topic, sums in seen.stored.items():
+        for topic, sums in seen.beside.stored.items():
             yield (topic,), value(sums)
 
     return Metric(f"kbackup_stored_{name}", text, ("topic",), samples)
 
 
 def _of_drill(name: str, text: str, value: Callable[[LastDrill], float | None]) -> Metric:
-    return _of_one(f"drill_{name}", text, lambda seen: seen.drill, value)
+    return _of_one(f"drill_{name}", text, lambda seen: seen.beside.drill, value)
 
 
 def _of_proof(name: str, text: str, value: Callable[[Proof], float | None]) -> Metric:
     def samples(seen: Seen) -> _Samples:
-        for proof in seen.proofs:
+        for proof in seen.beside.proofs:
             yield (proof.mode,), value(proof)
 
     return Metric(f"kbackup_last_verify_{name}", text, ("mode",), samples)
@@ -180,11 +191,11 @@ def _of_upkeep(noun: str, what: str, done: str) -> Iterator[Metric]:
     """Yield the metrics of one of `UPKEEP`; the field *done* of its record counts objects."""
 
     def metric(name: str, text: str, value: Callable[[LastRun], float | None]) -> Metric:
-        return _of_one(f"{noun}_{name}", text, lambda seen: seen.upkeep.get(noun), value)
+        return _of_one(f"{noun}_{name}", text, lambda seen: seen.beside.upkeep.get(noun), value)
 
     def failures(seen: Seen) -> _Samples:
-        if noun in seen.upkeep:
-            yield from _by_code(seen.upkeep[noun].record.past())
+        if noun in seen.beside.upkeep:
+            yield from _by_code(seen.beside.upkeep[noun].record.past())
 
     yield metric("timestamp_seconds", f"Start of the newest {what}, of the last 100 days.",
                  lambda run: _seconds(run.record.started))  # fmt: skip
@@ -316,7 +327,7 @@ METRICS: Final = (
               lambda proof: _seconds(proof.passed) or 0),
     _of_proof("exit_code", "Exit code of the newest.", lambda proof: proof.exit_code),
     Metric("kbackup_recipients", "For how many the next run encrypts.", (),
-           lambda seen: iter([((), seen.recipients)])),
+           lambda seen: iter([((), seen.beside.recipients)])),
     *_of_upkeep("copy", "`sink copy` into this bucket", "sent"),
     *_of_upkeep("expiry", "`sink expire`", "deleted"),
 )  # fmt: skip
@@ -354,41 +365,37 @@ class Watched:
             of=self.of, restore=self.restore, own=own, has_schemas=has_schemas,
         )  # fmt: skip
 
-    def stored(self) -> dict[str, Stored]:
-        """Return what the ledger says of each topic."""
+    def beside(self) -> Beside:
+        """Return what the backup says beside its run records, without what cannot be read."""
+        store, layout, asked, now = self.store, self.layout, self.asked, self.clock.now()
+        upkeep = {
+            noun: _if_readable(partial(history.last_run, store, layout, command, asked, now), None)
+            for noun, command in UPKEEP.items()
+        }
+        return Beside(
+            _if_readable(self._stored, {}),
+            _if_readable(lambda: drills.last(store, layout), None),
+            {noun: last for noun, last in upkeep.items() if last is not None},
+            _if_readable(lambda: history.proofs(store, layout, asked, now), []),
+            _if_readable(self._recipients, None),
+        )
+
+    def _stored(self) -> dict[str, Stored]:
         found = known.read(self.store, self.layout, self.clock, self.asked)
         return {topic: _sums(ledger) for topic, ledger in sorted(found.ledgers.items())}
 
-    def upkeep(self) -> dict[str, LastRun]:
-        """Return how the commands of `UPKEEP` went."""
-        now = self.clock.now()
-        last = {
-            noun: history.last_run(self.store, self.layout, command, self.asked, now)
-            for noun, command in UPKEEP.items()
-        }
-        return {noun: run for noun, run in last.items() if run is not None}
-
-    def proofs(self) -> list[Proof]:
-        """Return how the backup was verified last."""
-        return history.proofs(self.store, self.layout, self.asked, self.clock.now())
-
-    def drill(self) -> LastDrill | None:
-        """Return how the newest drill has ended."""
-        return drills.last(self.store, self.layout)
-
-    def recipients(self) -> int | None:
-        """Return for how many the next run encrypts; None for a backup that has no keys."""
+    def _recipients(self) -> int | None:
         rows = own_rows(recipients_stream(self.store, self.layout, self.clock))
         return sum(row.is_current for row in rows) if rows else None
 
 
-def _if_readable(read: Callable[[], _T], nothing: _T) -> _T:
-    """Return what *read* does; who may read run records need not be allowed to."""
+def _if_readable(ask: Callable[[], _T], otherwise: _T) -> _T:
+    """Return an answer: who may read run records need not be allowed to read anything else."""
     try:
-        return read()
+        return ask()
     except (StoreError, CorruptObjectError) as error:
-        _log.debug("no metrics of it: %s", error)
-        return nothing
+        _log.debug("left out of the metrics: %s", error)
+        return otherwise
 
 
 def _sums(ledger: TopicLedger) -> Stored:
@@ -440,15 +447,10 @@ class Exporter(Collector):
                     self._seen, last=own.past(), rows=tuple(own.rows), group=own.group
                 )
             raise
-        seen = self._seen
-        stored, drill, upkeep, proofs = seen.stored, seen.drill, seen.upkeep, seen.proofs
-        recipients = seen.recipients
+        beside = self._seen.beside
         is_old = self._summed is None or steady_s - self._summed >= LEDGER_S
         if is_old and watched.of is SINK:
-            self._summed = steady_s
-            stored, drill = _if_readable(watched.stored, {}), _if_readable(watched.drill, None)
-            upkeep, proofs = _if_readable(watched.upkeep, {}), _if_readable(watched.proofs, [])
-            recipients = _if_readable(watched.recipients, None)
+            self._summed, beside = steady_s, watched.beside()
         self._seen = Seen(
             watched.of.command,
             is_up=True,
@@ -459,11 +461,7 @@ class Exporter(Collector):
             rows=tuple(row for row in found.partitions if isinstance(row, PartitionRow)),
             success=found.facts["last_success"],
             running=len(found.facts["running"]),
-            stored=stored,
-            drill=drill,
-            upkeep=upkeep,
-            proofs=proofs,
-            recipients=recipients,
+            beside=beside,
         )
         return found
 
