@@ -7,7 +7,7 @@ works meanwhile makes no object seem missing.
 import logging
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from math import ceil
@@ -501,10 +501,3 @@ def _row(
     row = stored(where, file.key, view, facts, head.size, cut, "", time_ms)
     row = replace(row, data_key=head.metadata.get(DATA_KEY))
     return row if is_cut or said is not None else replace(row, cut_start=None, next_offset=None)
-
-
-def keys(found: Catalog, where: TopicPartition) -> Iterator[str]:
-    """Yield the keys of a partition's objects."""
-    for files in found.sets.get(where, ()):
-        for file in files.files:
-            yield file.key
