@@ -101,7 +101,7 @@ class RestorePartitionTask:
                     case StoredRows(_, files):
                         rows, cursor = self._new_rows(step)
                         if len(rows):
-                            found = records.apply(rows, files, out.record_bytes_max)
+                            found = records.apply(rows, files, writer.record_bytes_max)
                             self._leave_out(found)
                             self._wait(found.batch)
                             passed = len(rows) if files[0].is_whole else 0

@@ -32,7 +32,7 @@ from kbackup.kafka import Position, Writer, WritesBatches
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.job import RestoreJob, RestoreUnit, spread
 from kbackup.runs.dead_letters import DeadLetters
-from kbackup.runs.position import NOTHING, Cursor, Lane, RestorePosition
+from kbackup.runs.position import NOTHING, Cursor, Done, Lane, RestorePosition
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.spark.channel import TaskChannel
 from kbackup.spark.engine import TaskOptions, deal
@@ -151,11 +151,6 @@ class PartitionWriter:
         self._bytes, self._limit_bytes = 0, FIRST_BYTES
 
     @property
-    def record_bytes_max(self) -> int:
-        """Size of the largest record that is taken."""
-        return self._writer.record_bytes_max
-
-    @property
     def records(self) -> int:
         """How many were sent since the last commit."""
         return sum(self._sent.values())
@@ -236,7 +231,7 @@ class PartitionWriter:
 
     def count(self, **more: int) -> None:
         """Add to what has been done."""
-        self.done = replace(self.done, **{n: getattr(self.done, n) + by for n, by in more.items()})
+        self.done += Done(**more)
 
     def write(self, batch: pa.RecordBatch, cursor: Cursor, *, passed: int) -> None:
         """Send records, ``records.SCHEMA``, to their partitions; there may be none.

@@ -283,14 +283,17 @@ class Placing:
             rows.append(ranged(PASSED, where, span, self.job.run, now_ms))
         self._check_again(closed)
         before, newest = report.own.commit_metadata, None
-        done = _with_read(report.done, closed)
+        done = report.done + Done(
+            bytes_read=closed.bytes_read, nulls=left_out.nulls, filtered=left_out.filtered,
+            bad_records=left_out.bad_records,
+        )  # fmt: skip
         for file in closed.files:
             try:
                 facts = self._keep(file)
             finally:
                 file.body.close()
             rows.append(row := self._row(file, facts))
-            done = _with_stored(done, file)
+            done += _done(file)
             if file.is_main and (newest is None or (newest.last_offset or 0) < facts.last_offset):
                 newest = SinkPosition(file.key, facts.last_offset, size=rows[-1].bytes)
             told = file.facts if row.data_key is None else row.facts or facts
@@ -351,22 +354,11 @@ def _sealed(file: ClosedFile, head: ObjectHead | None) -> tuple[Facts, str | Non
     return facts, head.metadata.get(DATA_KEY)
 
 
-def _with_read(done: Done, closed: ClosedFileSet) -> Done:
-    left_out = closed.left_out
-    return replace(
-        done, bytes_read=done.bytes_read + closed.bytes_read, nulls=done.nulls + left_out.nulls,
-        filtered=done.filtered + left_out.filtered,
-        bad_records=done.bad_records + left_out.bad_records,
-    )  # fmt: skip
-
-
-def _with_stored(done: Done, file: ClosedFile) -> Done:
-    size = done.bytes_stored + file.body.size
-    done = replace(done, objects=done.objects + 1, bytes_stored=size)
+def _done(file: ClosedFile) -> Done:
+    """Return what storing a file has done."""
     if not file.is_main:
-        return done
-    first = file.facts.first_offset if done.first is None else done.first
-    return replace(done, records=done.records + file.facts.records, first=first)
+        return Done(objects=1, bytes_stored=file.body.size)
+    return Done(file.facts.records, 1, first=file.facts.first_offset, bytes_stored=file.body.size)
 
 
 @dataclass(frozen=True, slots=True)
