@@ -468,7 +468,7 @@ class RunLedger:
         self,
         plan: SinkPlan,
         cluster: Cluster,
-        asked: TopicEntry,
+        asked: Asked,
         reading: ReadOptions,
         settings: Mapping[str, Event],
     ) -> set[TopicPartition]:
@@ -480,7 +480,7 @@ class RunLedger:
 
         Args:
             plan: The run's; topics that it refuses are left as they are.
-            asked: What the sink was asked for; the rest of its row is filled in here.
+            asked: What the sink was asked for.
             reading: How objects are read that the ledger lacks.
             settings: The topics' own and the cluster's: `topic_settings`.
 
@@ -530,7 +530,12 @@ class RunLedger:
             )
             for name, stored in stored_as.items()
         ]  # fmt: skip
-        rows.append(replace(asked, cluster_id=ids, run=self._run, time=now))
+        rows.append(
+            TopicEntry(
+                SINK, cluster_id=ids, group=plan.group, names=tuple(sorted(asked.names)),
+                pattern=asked.pattern, excluded=asked.excluded, run=self._run, time=now,
+            )
+        )  # fmt: skip
         before = [*known.topics.values(), *known.sinks]
         fresh = [row for row in rows if not any(row.says_the_same(one) for one in before)]
         if fresh:
@@ -632,11 +637,3 @@ def _is_compacted(found: Event | None, before: TopicEntry | None) -> bool | None
         was = True  # an earlier version has kept no more of it
     policy = None if found is None else found["config"].get("cleanup.policy")
     return was if was or policy is None else "compact" in policy
-
-
-def sought(group: str, asked: Asked) -> TopicEntry:
-    """Return what a sink was asked for."""
-    names = tuple(sorted(asked.names))
-    return TopicEntry(
-        SINK, group=group, names=names, pattern=asked.pattern, excluded=asked.excluded
-    )

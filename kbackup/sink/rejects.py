@@ -26,25 +26,14 @@ _CLASS: Final = "org.apache.kafka.connect.sink.SinkTask"
 _EXCEPTION: Final = "org.apache.kafka.connect.errors.DataException"
 
 
-def with_context(
-    letters: pa.RecordBatch,
-    bad: Sequence[BadRecord],
-    where: TopicPartition,
-    connector: str,
-    classes: Mapping[str, str],
-) -> pa.RecordBatch:
-    """Add headers that say where records came from and what is wrong with them.
-
-    Args:
-        letters: ``records.SCHEMA``, a row for each of *bad*.
-        classes: The Java class at work in a stage; what is missing is the sink's task.
-    """
-    return with_headers(letters, (_context(one, where, connector, classes) for one in bad))
-
-
-def _context(
+def context(
     bad: BadRecord, where: TopicPartition, connector: str, classes: Mapping[str, str]
 ) -> Iterable[dict[str, Any]]:
+    """Yield headers that say where a record came from and what is wrong with it.
+
+    Args:
+        classes: The Java class at work in a stage; what is missing is the sink's task.
+    """
     error = bad.error(where)
     facts = {
         "topic": where.topic,
@@ -269,7 +258,8 @@ class Rejects:
             return
         found = of_offsets(batch, [one.offset for one in bad])
         if self.policy.has_context:
-            found = with_context(found, bad, self.where, self.policy.connector, self.policy.classes)
+            of = self.where, self.policy.connector, self.policy.classes
+            found = with_headers(found, (context(one, *of) for one in bad))
         self.letters.send(found)
 
     def _report(self, bad: Sequence[BadRecord], batch: pa.RecordBatch | None = None) -> None:

@@ -232,8 +232,7 @@ class SinkRun:
     ) -> set[TopicPartition]:
         """Enter topics into the ledger before anything is stored of them: `RunLedger.begin`."""
         settings = self._frame.settings
-        entry = accounting.sought(plan.group, settings.asked)
-        return self._ledger.begin(plan, cluster, entry, wiring.reading(settings), found)
+        return self._ledger.begin(plan, cluster, settings.asked, wiring.reading(settings), found)
 
     def _start(self, partitions: Iterable[SinkPartitionPlan], group: str, cluster: Cluster) -> None:
         """Enter what has expired, and set the group to where the run begins."""

@@ -5,7 +5,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from record_samples import batch_of
 
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.ledger.rows import TopicLedger, entries
@@ -22,7 +21,7 @@ from kbackup.runs import known, wiring
 from kbackup.runs.dead_letters import CONTEXT
 from kbackup.runs.report import Summary
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.rejects import ErrorPolicy, with_context
+from kbackup.sink.rejects import ErrorPolicy, context
 from kbackup.sink.task import back_up
 from kbackup.stores import StoreSettings, open_store
 from kbackup.verify.run import Notes, verify
@@ -349,7 +348,6 @@ def test_a_dead_letter_names_the_class_that_connect_names(
     classes = {"VALUE_CONVERTER": "org.apache.kafka.connect.json.JsonConverter"}
     where, bad = TopicPartition("orders", 0), BadRecord(0, "wrong", stage=stage, by=by)
 
-    found = with_context(batch_of([{"value": b"x"}]), [bad], where, "c", classes)
+    headers = [*context(bad, where, "c", classes)]
 
-    headers = found["headers"][0].as_py()
     assert {"key": f"{CONTEXT}class.name", "value": expected} in headers

@@ -19,7 +19,7 @@ from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known
 from kbackup.runs.known import BackupState
 from kbackup.runs.position import SinkPosition
-from kbackup.sink.accounting import RunLedger, sought, topic_settings
+from kbackup.sink.accounting import RunLedger, topic_settings
 from kbackup.sink.job import SinkUnit
 from kbackup.sink.plan import SinkPlan, make_plan
 from kbackup.testing import FaultyStore
@@ -55,12 +55,11 @@ def plan(backup: Backup, there: FakeKafka, **options: object) -> SinkPlan:
 def begin(backup: Backup, there: Any, run: str = RUN, **options: object) -> None:
     """Enter what the driver of a run enters."""
     planned = plan(backup, there, **options)
-    entry = sought(planned.group, Asked([*planned.topics]))
     ledger = RunLedger(backup.store, backup.layout, run, SystemClock())
     ledger.begin(
         planned,
         there,
-        entry,
+        Asked([*planned.topics]),
         ReadOptions(),
         topic_settings(planned, there.topic_config(planned.topics)),
     )
