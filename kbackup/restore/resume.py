@@ -257,7 +257,8 @@ def remaining(
         ]
         if position.absent is not None and (position.is_all or own is None):
             full = [files for files in passed if files.is_whole and files.begin < offset]
-            there = joined(map(_span, entered))
+            spans = (Span(said.first_offset, said.last_offset + 1) for _, said in entered)
+            there = joined(spans)
             entered += _read_once(facts_of, cut_of, full, position.absent, there)
         refusal = _gained(where, entered, offset, position.total)
     return Remaining(tuple(left), before, refusal)
@@ -269,10 +270,6 @@ def _until(offset: int, files: FileSet, said: Facts, below: Below) -> Facts:
         return said
     records = offset - said.first_offset if said.is_dense else below(files, offset)
     return replace(said, records=records, last_offset=offset - 1)
-
-
-def _span(entered: tuple[Hashable, Facts]) -> Span:
-    return Span(entered[1].first_offset, entered[1].last_offset + 1)
 
 
 def _read_once(

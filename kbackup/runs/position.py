@@ -7,7 +7,7 @@ does.  It is bounded whatever the backup looks like: keys are kept as digests.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any, Final, Self, TypeVar
@@ -345,6 +345,7 @@ class RestorePosition:
     def position(self, lane: Lane) -> Position:
         """Return what to commit in one of the partitions that are written to."""
         source, cursor = self.source, self.cursor
+        absent = [[one.start_offset, one.end_offset] for one in self.absent or ()]
         of = {
             "v": VERSION, "backup": source.backup,
             "source": [source.where.topic, source.where.partition],
@@ -357,8 +358,8 @@ class RestorePosition:
             **({} if cursor.sizes is None else {"sizes": cursor.sizes}),
             **({} if self.ids is None else {"ids": self.ids}),
             **({} if self.is_all else {"all": False}),
-            **_absent(self.absent),
-            **_translated(self.translated),
+            **({} if self.absent is None else {"absent": absent}),
+            **({"translated": list(map(astuple, self.translated))} if self.translated else {}),
         }  # fmt: skip
         done = replace(self.done, records=lane.records, commits=lane.commits)
         return Position(cursor.reached, _to_text(of, cursor.reached, self.run, done))
@@ -441,16 +442,6 @@ class RestorePosition:
             at = gaps.index(min(gaps))
             kept[at : at + 2] = [Span(kept[at].start_offset, kept[at + 1].end_offset)]
         return replace(self, absent=tuple(kept))
-
-
-def _absent(spans: Sequence[Span] | None) -> dict[str, Any]:
-    if spans is None:
-        return {}
-    return {"absent": [[span.start_offset, span.end_offset] for span in spans]}
-
-
-def _translated(rows: Sequence[Translation]) -> dict[str, Any]:
-    return {"translated": [astuple(row) for row in rows]} if rows else {}
 
 
 def is_own(where: TopicPartition, offset: int, text: str) -> bool:

@@ -145,17 +145,12 @@ def layout(settings: Settings) -> Layout:
     )
     if settings.mode == GENERIC:
         return GenericLayout(folder, *rest, expressions=settings.topic_regex_list)
-    if _directory(settings) != UPLOAD_DATE:
+    name = settings.format_class
+    if name is None or formats.by_name(name).traits.directory != UPLOAD_DATE:
         return Layout(folder, *rest)
     if template:
         return TemplateLayout(folder.removesuffix(delimiter), *rest, template=template)
     return DatedLayout(folder.removesuffix(delimiter), *rest)
-
-
-def _directory(settings: Settings) -> str | None:
-    """Return the one directory of all files of the format, None where a partitioner gives it."""
-    name = settings.format_class
-    return None if name is None else formats.by_name(name).traits.directory
 
 
 def engine_settings(settings: Settings, jvm: Jvm | None) -> EngineSettings:
@@ -193,7 +188,9 @@ def views(settings: Settings) -> tuple[ViewSpec, ...]:
     options = format_options(settings)
     if settings.view == "record":
         return (ViewSpec(View.RECORD, settings.format_class or "", options),)
-    options = replace(options, values={**_defaults_for_values(), **options.values})
+    found = BY_NAME.items()  # some formats' options have another default in the connectors' layout
+    others = {name: one.for_values for name, one in found if one.for_values is not None}
+    options = replace(options, values={**others, **options.values})
     specs = []
     if settings.store_kafka_keys:
         specs.append(
@@ -219,15 +216,12 @@ def views(settings: Settings) -> tuple[ViewSpec, ...]:
     return tuple(specs)
 
 
-def _defaults_for_values() -> dict[str, Any]:
-    """Return the formats' options that have another default in the connectors' layout."""
-    return {
-        name: found.for_values for name, found in BY_NAME.items() if found.for_values is not None
-    }
-
-
 def reading(settings: Settings) -> ReadOptions:
-    """Return how objects are read; converters that nobody named follow from the files."""
+    """Return how objects are read; converters that nobody named follow from the files.
+
+    Rows of objects of any name are values, unless fields are given that hold records.
+    """
+    fields = settings.record_fields
     return ReadOptions(
         format_options(settings),
         settings.key_converter,
@@ -238,7 +232,7 @@ def reading(settings: Settings) -> ReadOptions:
         },
         frozenset(settings.unasked_converters),
         file_headers=settings.file_metadata_headers_enable,
-        envelope=_envelope(settings),
+        envelope=Envelope(fields, settings.record_encoding) if fields else None,
     )
 
 
@@ -283,22 +277,16 @@ def source_registries(settings: Settings) -> dict[str, RegistrySettings]:
     return found
 
 
-def _envelope(settings: Settings) -> Envelope | None:
-    """Return how rows of objects of any name hold records; None if they are values."""
-    if not settings.record_fields:
-        return None
-    return Envelope(settings.record_fields, settings.record_encoding)
-
-
 def rule(settings: Settings) -> Rule:
     """Return when files are cut; -1 means never for bytes and time."""
-    directories = settings.partitioner_max_open_files
+    directories, zone = settings.partitioner_max_open_files, settings.timezone
+    scheduled_ms = settings.rotate_schedule_interval_ms
     return Rule(
         records=settings.flush_size,
         bytes=settings.rotate_bytes if settings.rotate_bytes > 0 else None,
         span_ms=settings.rotate_interval_ms if settings.rotate_interval_ms > 0 else None,
         on_directory_change=settings.rotate_file_on_partition_change,
-        schedule=_schedule(settings),
+        schedule=None if scheduled_ms <= 0 or zone is None else Schedule(scheduled_ms, zone),
         open_files=OPEN_FILES if directories < 0 else directories,
         compatibility=Compatibility(settings.schema_compatibility),
         tombstones=(
@@ -312,13 +300,6 @@ def rule(settings: Settings) -> Rule:
 def nulls(settings: Settings) -> Nulls:
     """Return what becomes of records without a value; full records keep them in their place."""
     return Nulls.FAIL if settings.view == "record" else Nulls(settings.behavior_on_null_values)
-
-
-def _schedule(settings: Settings) -> Schedule | None:
-    interval_ms = settings.rotate_schedule_interval_ms
-    if interval_ms <= 0 or settings.timezone is None:
-        return None
-    return Schedule(interval_ms, settings.timezone)
 
 
 def partitioner_options(settings: Settings) -> dict[str, Any]:

@@ -73,18 +73,10 @@ def job_of(frame: RunContext, group: str, schemas: SchemaSource) -> SinkJob:
     )
 
 
-def _classes(settings: Settings) -> dict[str, str]:
-    """Return the Java classes of the stages that dead letters name."""
-    found: dict[str, str] = {}
-    for part, name in (("KEY", settings.key_converter), ("VALUE", settings.value_converter)):
-        if name is not None:
-            found[f"{part}_CONVERTER"] = plugins.java_class("converters", name)
-    return found
-
-
 def error_policy(settings: Settings) -> ErrorPolicy:
     """Return what becomes of bad records; without tolerance no dead letter is written."""
     tolerates = settings.errors_tolerance == "all"
+    stages = {"KEY": settings.key_converter, "VALUE": settings.value_converter}
     return ErrorPolicy(
         tolerates=tolerates,
         topic=settings.errors_deadletterqueue_topic_name if tolerates else None,
@@ -93,7 +85,11 @@ def error_policy(settings: Settings) -> ErrorPolicy:
         reports_all=settings.errors_log_enable,
         reports_time=settings.errors_log_include_messages,
         connector=settings.name or "kbackup",
-        classes=_classes(settings),
+        classes={
+            f"{part}_CONVERTER": plugins.java_class("converters", name)
+            for part, name in stages.items()
+            if name is not None
+        },
         retry_s=settings.errors_retry_timeout / 1000,
         longest_wait_s=settings.errors_retry_delay_max_ms / 1000,
     )
