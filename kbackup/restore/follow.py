@@ -60,7 +60,6 @@ from kbackup.runs import known
 from kbackup.runs.context import Agree, RunContext
 from kbackup.runs.following import Asides, Pauses, Subject, turns
 from kbackup.runs.inventory import Inventory, listed
-from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.stores import Store
 
 OVERDUE_S: Final = 600.0
@@ -277,7 +276,11 @@ class Following:
 
     def _begun(self, plan: RestorePlan, cluster: Cluster, agree: Agree | None) -> list[RestoreUnit]:
         """Make the targets ready; return what is to be done in those that nothing forbids."""
-        unconfirmed = self._unconfirmed(plan, agree)
+        unconfirmed: RefusedError | None = None
+        try:
+            confirm_adding(plan, agree, is_agreed=self._settings.yes)
+        except RefusedError as error:
+            unconfirmed = error
         begun = list[RestoreUnit]()
         by_source: dict[str, list[PlannedTopic]] = {}
         for topic in plan.topics:
@@ -352,13 +355,6 @@ class Following:
             self._set_aside(name, its)
         return {*failures}
 
-    def _unconfirmed(self, plan: RestorePlan, agree: Agree | None) -> RefusedError | None:
-        try:
-            confirm_adding(plan, agree, is_agreed=self._settings.yes)
-        except RefusedError as error:
-            return error
-        return None
-
     def _restore(self, plan: RestorePlan, units: Sequence[RestoreUnit], cluster: Cluster) -> None:
         self._visits += 1
         reports = reported(self._tasks.restore(units, plan.group, self._visits))
@@ -369,17 +365,13 @@ class Following:
         failed = {report.where for report in reports if report.failure is not None}
         for where in {report.where for report in reports} - failed:  # all topics that it goes to
             self._take_up(where)
-        if not self._stop.is_set():
-            self._audit(plan, cluster, reports)
-
-    def _audit(
-        self, plan: RestorePlan, cluster: Cluster, reports: Sequence[PartitionReport[OfRestore]]
-    ) -> None:
+        if self._stop.is_set():
+            return
         found = self._tasks.audit(plan, cluster, reports)
         with self._account.lock:
             for issue in found.issues:
-                place = issue.place.get("topic"), issue.place.get("partition")
-                self._summary.standing["audit", *place] = issue
+                at = issue.place.get("topic"), issue.place.get("partition")
+                self._summary.standing["audit", *at] = issue
 
     # what is set aside
 

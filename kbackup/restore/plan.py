@@ -553,7 +553,8 @@ class _TopicPlanner:
         if position is None:  # what it writes comes after what the target holds
             target_id = "" if self._there is None else self._there.topic_id
             position = RestorePosition(source, target_id, Cursor(0, first_offset))
-            ends = {at: self._end(at) for at in self._written(where)}
+            spans, nothing = self._targets.spans, Span(0, 0)
+            ends = {at: spans.get(at, nothing).end_offset for at in self._written(where)}
             lanes = tuple(
                 Lane(at, Span(end, end), self._position(where, at)) for at, end in ends.items()
             )
@@ -631,7 +632,3 @@ class _TopicPlanner:
         """Return the position in a target of the group that keeps those of a source."""
         group = self._of.map.group_of(where.partition)
         return self._targets.positions.get(group, {}).get(at)
-
-    def _end(self, at: TopicPartition) -> int:
-        """Return where a target partition ends; 0 where there is none yet."""
-        return self._targets.spans.get(at, Span(0, 0)).end_offset

@@ -11,7 +11,7 @@ from kbackup.catalog import access, listing
 from kbackup.catalog.identity import BackupIdentity
 from kbackup.catalog.ledger import stream
 from kbackup.config import Settings
-from kbackup.errors import Issue, KbackupError, StoppedError
+from kbackup.errors import KbackupError, StoppedError
 from kbackup.events import Ended, Planned, Tell
 from kbackup.kafka import Cluster, check_idle
 from kbackup.plugins import choose_topics
@@ -274,8 +274,12 @@ class RestoreRun:
         )  # fmt: skip
         if not units:
             return
-        if first and self._has_failed(self._tasks.begin(first, plan.group)):
-            return
+        if first:
+            failures = self._tasks.begin(first, plan.group)
+            for failure in failures:
+                self._summary.fail(failure)
+            if failures or frame.stop.is_set():
+                return
         reports = frame.begun(self._tasks.restore(units, plan.group))
         for report in reports:
             if report.failure is not None:
@@ -310,12 +314,6 @@ class RestoreRun:
                 cluster, self._error_topic, -1 if factor is None else factor,
                 "--replication-factor", only_validate=only_validate,
             )  # fmt: skip
-
-    def _has_failed(self, failures: Sequence[Issue]) -> bool:
-        """Take over the failures of tasks that only commit beginnings; whether to go no further."""
-        for failure in failures:
-            self._summary.fail(failure)
-        return bool(failures) or self._frame.stop.is_set()
 
     def _check(self, plan: RestorePlan, store: Store) -> None:
         """Check what goes with a plan: the topic for unreadable records, and the schemas."""

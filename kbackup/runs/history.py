@@ -488,17 +488,11 @@ def kept_successes(store: Store, layout: Layout) -> dict[Selection, RunRecord]:
     return {each.selection: each for each in records if each.topics_dir == layout.topics_dir}
 
 
-def read_held_up(
-    store: Store, layout: Layout, selection: Selection | None = None
-) -> dict[TopicPartition, HeldUp]:
+def read_held_up(store: Store, layout: Layout) -> dict[TopicPartition, HeldUp]:
     """Return which partitions open transactions held up when sinks last looked.
 
-    Where several sinks looked, the one that saw the log further on was later.  With a *selection*
-    only the sink for just that counts, and one request is made.
+    Where several sinks looked, the one that saw the log further on was later.
     """
-    if selection is not None:
-        left = kept_success(store, layout, selection)
-        return {} if left is None else left.held_up
     found: dict[TopicPartition, HeldUp] = {}
     for record in kept_successes(store, layout).values():
         for where, each in record.held_up.items():
@@ -508,9 +502,12 @@ def read_held_up(
     return found
 
 
-def kept_success(store: Store, layout: Layout, selection: Selection) -> RunRecord | None:
-    """Return what `write_success` has left for just that, names in this order; one request."""
-    return _read(store, _success_key(layout, selection))
+def kept_success(store: Store, layout: Layout, selection: Selection) -> RunRecord:
+    """Return what `write_success` has left for just that, names in this order; one request.
+
+    Where it has left nothing, the record says nothing.
+    """
+    return _read(store, _success_key(layout, selection)) or RunRecord({})
 
 
 def _windows(

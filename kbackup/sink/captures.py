@@ -125,7 +125,10 @@ class GroupCaptures:
         with closing(self._kafka.consumer_groups()) as clients:
             listed = clients.listed()
             known = {each.name: each for each in listed.groups}
-            standing = dict(clients.offsets(self._wanted(known)))
+            wanted = sorted(known.keys() - {self._frame.group})
+            if (pattern := self._settings.groups) is not None:
+                wanted = matching(wanted, pattern, "groups")
+            standing = dict(clients.offsets(wanted))
         offsets = {
             name: positions
             for name, positions in standing.items()
@@ -140,11 +143,6 @@ class GroupCaptures:
             if known[name].state == NOT_DESCRIBED and positions == {}
         ))  # fmt: skip
         return _Taken(now_ms, steady_s, known, is_complete, offsets, topics, ends)
-
-    def _wanted(self, names: Collection[str]) -> list[str]:
-        pattern = self._settings.groups
-        others = sorted({*names} - {self._frame.group})
-        return others if pattern is None else matching(others, pattern, "groups")
 
     def _note_lack(self, *, is_complete: bool) -> None:
         """Say that there may be groups that cannot be seen."""

@@ -203,7 +203,10 @@ class Watch:
         if log is not None and self._lost is None:
             self._log, self._seen_at = log, clock
             self._end = max(log.end_offset, look.ends.get(where, 0))
-            self._wait(now)
+            if self.backlog <= 0:
+                self._waiting_since = None
+            elif self._waiting_since is None:
+                self._waiting_since = now
             self.report = replace(
                 self.report,
                 end=max(committed, log.end_offset),
@@ -272,10 +275,6 @@ class Watch:
         if isinstance(error, StoppedError) and self.report.failure is None:
             self.report = replace(self.report, failure=self._placed(error))
 
-    def give_up(self, error: KbackupError) -> None:
-        """Take in that the cluster is away, which ends the run."""
-        self.report = replace(self.report, failure=error.issue())
-
     def _silence(self, look: Look, now: float) -> KbackupError | None:
         """Return why the partition cannot be asked, once that has lasted."""
         error = look.silent.get(self.report.where)
@@ -285,12 +284,6 @@ class Watch:
         if self._silent_since is None:
             self._silent_since = now
         return error if now - self._silent_since >= SILENCE_S else None
-
-    def _wait(self, now: float) -> None:
-        if self.backlog <= 0:
-            self._waiting_since = None
-        elif self._waiting_since is None:
-            self._waiting_since = now
 
     def _until(self, clock: float) -> float | None:
         """Return up to when everything that was written to the partition is backed up."""
@@ -553,6 +546,6 @@ class FollowedPartitions:
 
     def _give_up(self, error: KafkaError) -> None:
         for watch in self.watches.values():
-            watch.give_up(error)
+            watch.report = replace(watch.report, failure=error.issue())
             self._report(watch)
         self.channel.tell(GaveUp())

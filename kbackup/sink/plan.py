@@ -541,12 +541,13 @@ class _Planner:
     ) -> dict[TopicPartition, Evidence]:
         """Return what group, bucket and log show; the bucket has topics by their names there."""
         settings, routes = self.settings, wiring.routes(self.settings)
+        last = wiring.views(settings)[-1]
         found = gather(
             self.store, wiring.layout(settings), self.clock,
             {routes(where): log for where, log in logs.items()},
             {routes(where): position for where, position in committed.items()}, said,
             options=wiring.format_options(settings), cut_records=settings.flush_size,
-            values=_values(settings), backup=self.backup.id,
+            values=last.extension() if last.view is View.VALUE else None, backup=self.backup.id,
         )  # fmt: skip
         return {where: found[routes(where)] for where in logs}
 
@@ -563,14 +564,8 @@ class _Planner:
         if not found:
             return {}
         layout, asked = wiring.layout(self.settings), selection(self.settings)
-        earlier = history.read_held_up(self.store, layout, asked)
+        earlier = history.kept_success(self.store, layout, asked).held_up
         return {where: seen.after(earlier.get(where)) for where, seen in found.items()}
-
-
-def _values(settings: Settings) -> str | None:
-    """Return the extension of objects of values, None where full records are written."""
-    last = wiring.views(settings)[-1]
-    return last.extension() if last.view is View.VALUE else None
 
 
 def _waits(log: Span, committed: Position | None) -> bool:

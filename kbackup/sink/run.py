@@ -133,8 +133,7 @@ class SinkRun:
         """Learn up to when an earlier run has made the backup complete."""
         frame = self._frame
         left = history.kept_success(store, frame.layout, selection(frame.settings))
-        kept = None if left is None else left.success
-        self._before = {} if left is None else left.held_up
+        kept, self._before = left.success, left.held_up
         self._noted = None if kept is None else rfc3339(kept)
         if kept is not None and kept > frame.started + history.CLOCKS:
             text = (

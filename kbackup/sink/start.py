@@ -156,9 +156,17 @@ def outside(where: TopicPartition, cuts: Sequence[HeldCut], offset: int, log_sta
         return offset
     if cut.start >= log_start:
         return cut.start
-    if not cut.is_whole:
-        raise _unreachable(where, cut, log_start)
-    return cut.end
+    if cut.is_whole:
+        return cut.end
+    raise RefusedError(
+        f"{where}: the log begins at {log_start}, in the middle of a cut of values, {cut.start} to "
+        f"{cut.end - 1}, and some objects of that cut are missing",
+        "storing the rest of the cut would duplicate records of the objects that exist: value "
+        "objects do not store offsets",
+        "move the objects that begin at one of these offsets out of topics.dir, and keep them: the "
+        "next run stores again what the log still has of their records",
+        **where.place,
+    )
 
 
 def onward(cuts: Iterable[HeldCut], start: int) -> tuple[HeldCut, ...]:
@@ -261,19 +269,6 @@ def _unlike(where: TopicPartition, offset: int) -> RefusedError:
     )
 
 
-def _unreachable(where: TopicPartition, cut: HeldCut, log_start: int) -> RefusedError:
-    """Return the error of a cut that lacks objects, and whose beginning the log has lost."""
-    return RefusedError(
-        f"{where}: the log begins at {log_start}, in the middle of a cut of values, {cut.start} to "
-        f"{cut.end - 1}, and some objects of that cut are missing",
-        "storing the rest of the cut would duplicate records of the objects that exist: value "
-        "objects do not store offsets",
-        "move the objects that begin at one of these offsets out of topics.dir, and keep them: the "
-        "next run stores again what the log still has of their records",
-        **where.place,
-    )
-
-
 def _in_two_layouts(where: TopicPartition, key: str) -> RefusedError:
     """Return the error of a topic whose objects would be named in two ways: *key* is an earlier."""
     return RefusedError(
@@ -359,8 +354,7 @@ class Inherited:
         """
         if committed is None:
             return self._without_group(where, log_start)
-        totals = accumulate(one.records for one in self.counted)
-        for one, total in zip(self.counted, totals, strict=True):
+        for one, total in self._totals():
             if total == committed - one.start_offset:
                 is_again = not is_values and one.start_offset >= log_start
                 is_again = is_again and (self.is_one_directory or not self._are_dense(committed))
@@ -372,11 +366,15 @@ class Inherited:
     def _are_dense(self, committed: int) -> bool:
         """Whether so many objects as show it have a row for each offset up to the group's."""
         least = min(SHOWN_LEAST, len(self.starts))
-        totals = accumulate(one.records for one in self.counted)
         return any(
             number >= least and total == committed - one.start_offset
-            for number, (one, total) in enumerate(zip(self.counted, totals, strict=True), 1)
+            for number, (one, total) in enumerate(self._totals(), 1)
         )
+
+    def _totals(self) -> list[tuple[OpenedObject, int]]:
+        """Return each of `counted` with how many records it and those before it there hold."""
+        totals = accumulate(one.records for one in self.counted)
+        return list(zip(self.counted, totals, strict=True))
 
     def _without_group(self, where: TopicPartition, log_start: int) -> tuple[int | None, Warnings]:
         if not self.is_one_directory:
@@ -403,9 +401,7 @@ class Inherited:
         self, where: TopicPartition, committed: int, log_start: int
     ) -> tuple[int, Warnings]:
         """The objects hold fewer records than there are offsets before the group's."""
-        totals = accumulate(one.records for one in self.counted)
-        pairs = zip(self.counted, totals, strict=True)
-        cuts = (one.start_offset for one, total in pairs if total == self.cut_records)
+        cuts = (one.start_offset for one, total in self._totals() if total == self.cut_records)
         offset, how = self._again(next(cuts, self.counted[0].start_offset), log_start)
         text = (
             f"{where}: the group's offset is {committed}, but {self._newest()}: what is between "

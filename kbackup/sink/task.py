@@ -167,7 +167,10 @@ class SinkPartitionTask:
         self.report = resumed(self.report, job, unit, self.clients.store, position)
         self._from, end = self.report.reached, unit.span.end_offset
         span = Span(self._from, max(self._from, end))
-        rejects = self._rejects()
+        rejects = Rejects(
+            unit.where, job.errors, job.run, self.channel, self.clients.letters,
+            is_reported=self.report.done.bad_records > 0,
+        )  # fmt: skip
         if job.is_by_batches:
             self._fill(stores, rejects, self._log(stores), cut_batches, self._batches(span))
         else:
@@ -223,13 +226,6 @@ class SinkPartitionTask:
             stored.settled.result()
             self.report = stored.report
             self._tell_progress(0)
-
-    def _rejects(self) -> Rejects:
-        is_reported = self.report.done.bad_records > 0
-        return Rejects(
-            self.unit.where, self.job.errors, self.job.run, self.channel, self.clients.letters,
-            is_reported,
-        )  # fmt: skip
 
     def _files(self, stores: Storing) -> OpenFiles:
         job, unit, commit_metadata = self.job, self.unit, self.report.own.commit_metadata

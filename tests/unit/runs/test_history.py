@@ -309,7 +309,6 @@ def test_a_sink_learns_of_its_last_success_in_one_request(
     history.write_success(store, LAYOUT, good)
     script = "ok 503" if expected else "ok"
 
-    left = history.kept_success(FaultyStore(script, store), LAYOUT, (tuple(names), None))
-    found = None if left is None else left.success
+    found = history.kept_success(FaultyStore(script, store), LAYOUT, (tuple(names), None)).success
 
     assert expected == (None if found is None else found.isoformat())
