@@ -115,7 +115,6 @@ def _compared(
 
 
 def _behind(batches: Iterable[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:
-    """Yield what follows so many records."""
     for batch in batches:
         passed = min(number, len(batch))
         number -= passed

@@ -126,9 +126,9 @@ def refusals(
     how many it has then, or is given by this restore.
     """
     yield from _name(copy)
-    loops = list(_feedback(copy, allows_same_topic=settings.allow_same_topic))
-    yield from loops
-    if loops:
+    loop = None if settings.allow_same_topic else _feedback(copy)
+    if loop is not None:
+        yield loop
         return  # that it is not empty follows, and would only hide the reason
     if settings.partition_map == SAME and partitions < copy.partitions:
         has = "would have" if copy.there.partitions is None else "has"
@@ -175,31 +175,23 @@ def _name(copy: TopicCopy) -> Iterator[KbackupError]:
         )
 
 
-def _feedback(copy: TopicCopy, *, allows_same_topic: bool) -> Iterator[KbackupError]:
-    if allows_same_topic:
-        return
-    if copy.target == copy.source and copy.there.partitions is not None:
-        if copy.is_same_cluster:
-            yield FeedbackLoopError(
-                f"restore would write to the topic it was backed up from ({copy.target})",
-                "it would hold each restored record twice, and each would be backed up again",
-                f"{_RENAME}   or, if you really mean it, --allow-same-topic",
-                topic=copy.target,
-            )
-        elif copy.is_same_cluster is None and copy.there.records:
-            yield FeedbackLoopError(
-                f"{copy.target} may be the topic that was backed up",
-                "the backup does not say which cluster it comes from, and the topic has records",
-                f"{_RENAME}   or, if it is another cluster, --allow-same-topic",
-                topic=copy.target,
-            )
-    elif copy.is_watched:
-        yield FeedbackLoopError(
-            f"a sink of this cluster backs {copy.target} up",
-            "each restored record would be backed up again",
-            f"{_RENAME}   or, if you really mean it, --allow-same-topic",
-            topic=copy.target,
-        )
+def _feedback(copy: TopicCopy) -> KbackupError | None:
+    do = f"{_RENAME}   or, if you really mean it, --allow-same-topic"
+    if copy.target != copy.source or copy.there.partitions is None:
+        if not copy.is_watched:
+            return None
+        what = f"a sink of this cluster backs {copy.target} up"
+        why = "each restored record would be backed up again"
+    elif copy.is_same_cluster:
+        what = f"restore would write to the topic it was backed up from ({copy.target})"
+        why = "it would hold each restored record twice, and each would be backed up again"
+    elif copy.is_same_cluster is None and copy.there.records:
+        what = f"{copy.target} may be the topic that was backed up"
+        why = "the backup does not say which cluster it comes from, and the topic has records"
+        do = f"{_RENAME}   or, if it is another cluster, --allow-same-topic"
+    else:
+        return None
+    return FeedbackLoopError(what, why, do, topic=copy.target)
 
 
 def _not_empty(copy: TopicCopy, if_exists: str) -> Iterator[KbackupError]:
@@ -420,7 +412,6 @@ def _unplaced(
 
 
 def _are_spread(sets: Sequence[FileSet]) -> bool:
-    """Whether objects of values are in several directories."""
     return len({files.encoded_partition for files in sets if not files.is_whole}) > 1
 
 
@@ -458,7 +449,6 @@ def unconvertible(
 
 
 def _by_format(sets: Iterable[FileSet]) -> Mapping[tuple[View, str], Sequence[str]]:
-    """Return the objects of values and of keys, by view and format."""
     found: defaultdict[tuple[View, str], list[str]] = defaultdict(list)
     for files in sets:
         if not (files.is_whole or files.is_generic):
@@ -580,17 +570,13 @@ def not_stored(
         return []
     lacking = []
     keyless = [files for files in values if files.keys is None and not files.is_tombstones]
-    if len(keyless) == len(values):
-        lacking.append(("no_keys", "keys were not stored: records will have no key"))
-    elif keyless:
-        text = f"{counted(len(keyless), 'object')} without keys: their records will have none"
-        lacking.append(("some_keys", text))
     bare = [files for files in values if files.headers is None]
-    if len(bare) == len(values):
-        lacking.append(("no_headers", "headers were not stored: records will have none"))
-    elif bare:
-        text = f"{counted(len(bare), 'object')} without headers: their records will have none"
-        lacking.append(("some_headers", text))
+    for part, without, none in (("keys", keyless, "no key"), ("headers", bare, "none")):
+        if len(without) == len(values):
+            lacking.append((f"no_{part}", f"{part} were not stored: records will have {none}"))
+        elif without:
+            text = f"{counted(len(without), 'object')} without {part}: their records will have none"
+            lacking.append((f"some_{part}", text))
     lacking.append(("no_timestamps", "timestamps were not stored: records get the current time"))
     folders: dict[TopicPartition, set[str]] = {}
     for files in values:

@@ -316,7 +316,6 @@ class DrillRun:
         return sum(name not in failed for name in own), [*left, *failed.values()]
 
     def _is_unused(self, name: str, partitions: int) -> bool:
-        """Whether nothing was ever written to a topic."""
         wheres = [TopicPartition(name, at) for at in range(partitions)]
         spans = self._cluster.spans(wheres, committed_only=False)
         return not any(span.end_offset for span in spans.values())

@@ -529,7 +529,6 @@ class FollowedGroups:
             self._alter(clients, name, offsets, free[name])
 
     def _read_own(self, cluster: Cluster) -> Applied:
-        """Return what runs of this restore have set, and what was there before."""
         if self._own is None:
             name = following_id(self._frame.group, cluster)
             there = Applied.find(self._store, self._frame.layout, name)

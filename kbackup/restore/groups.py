@@ -499,7 +499,6 @@ def why_lone(groups: Sequence[str]) -> str:
 
 
 def _unseen(clients: Groups) -> set[str]:
-    """Return the groups of a cluster whose members nobody can ask for."""
     return {each.name for each in clients.listed().groups if each.state == NOT_DESCRIBED}
 
 

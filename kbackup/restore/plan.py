@@ -237,7 +237,6 @@ class Planner:
             )
 
     def _targets(self, copies: Sequence[TopicCopy], there: Collection[str]) -> "_Targets":
-        """Ask the cluster for all targets at once."""
         topics = self.cluster.topics({copy.target for copy in copies}.intersection(there))
         wheres = [
             TopicPartition(topic.name, partition)
@@ -520,7 +519,6 @@ class _TopicPlanner:
     def _left(
         self, where: TopicPartition, sets: Sequence[FileSet], share: Share | None
     ) -> Remaining:
-        """Return what of *sets* an earlier run has not restored."""
         inventory, position = self._of.inventory, self._states[where].position
         own = None if share is None else share.sets
         removed = [] if position is None else inventory.removed(where)
@@ -613,7 +611,6 @@ class _TopicPlanner:
         return RestoreSource(backup.name, where, identity, asked, backup.address)
 
     def _written(self, where: TopicPartition) -> list[TopicPartition]:
-        """Return the partitions that records of a partition of the backup may go to."""
         return self._of.map.targets(where, self._copy.target, self._count)
 
     def _resumed(self, where: TopicPartition) -> ResumeState:

@@ -207,7 +207,6 @@ class RestoreRun:
         return Inventory(settings, store, found, said)
 
     def _read_routes(self, store: Store, inventory: Inventory) -> RecordRoutes:
-        """Read the backup for the topics that its records go to."""
         frame, names = self._frame, inventory.topics()
         inventory.look_at(names)
         routes = RecordRoutes(frame.settings, store)
@@ -321,7 +320,6 @@ class RestoreRun:
         self._schemas.plan(plan, store)
 
     def _prepare(self, store: Store, plan: RestorePlan) -> None:
-        """Register the schemas that have come since the last visit."""
         self._check(plan, store)
         self._schemas.show()
         self._schemas.register()

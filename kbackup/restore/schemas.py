@@ -128,7 +128,6 @@ def _check_plan(registry: "RegistryClient", found: _SchemaPlan) -> tuple[str, ..
 
 
 def _two_meanings(use: SchemaUse, keys: Iterable[str]) -> RefusedError:
-    """Return the error of a backup in which one id means several schemas."""
     return RefusedError(
         f"{use} names several schemas in this backup",
         f"the source's registry was set up anew and assigned the id again: {', '.join(keys)}",
@@ -331,7 +330,6 @@ def _targets(restore: RestorePlan) -> dict[str, str]:
 
 
 def _fact(each: _PlannedSchema, new_id: int | None) -> dict[str, Any]:
-    """Return what the summary says of a schema; *new_id* is None until it is registered."""
     use = each.kept.use
     return {
         "topic": use.topic, "part": use.part, "id": use.id, "new_id": new_id,

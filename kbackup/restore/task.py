@@ -291,13 +291,11 @@ class RestorePartitionTask:
             self._pace.wait(len(batch), batch.nbytes, self._channel.is_stopped)
 
     def _commit(self) -> None:
-        """Make all that was written safe, and say so."""
         self._out.commit()
         self._report()
         self._tell_progress()
 
     def _report(self) -> None:
-        """Take into the report what is committed, and what was left out."""
         out, report = self._out, self.report
         own = replace(report.own, lanes=out.lanes, skipped=(*report.own.skipped, *self._left))
         self.report = replace(report, done=out.done, committed=out.cursor.reached, own=own)
@@ -350,8 +348,6 @@ def put_back(
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What the units of a task share."""
-
     job: RestoreJob
     store: Store
     channel: TaskChannel

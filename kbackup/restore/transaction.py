@@ -569,7 +569,6 @@ class Pace:
             self.sleep(min(left, _NAP_S))
 
     def _seconds(self, records: int, size: int) -> float:
-        """Return how long so many records, of *size* bytes, take at least."""
         by_records = 0.0 if self.records is None else records / self.records
         by_bytes = 0.0 if self.bytes is None else size / self.bytes
         return max(by_records, by_bytes) * self.writers

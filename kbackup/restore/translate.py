@@ -459,7 +459,8 @@ class GroupView:
         except InexactError:
             if not self._by_time:
                 raise
-            return self._approximate(of, at, offset)
+            near, begin = self._at_time(at, self._moment(of, offset)), of.lane.log.start_offset
+            return near if near.offset >= begin else replace(near, offset=begin)
         if not found.note:  # else it may be told better once the copy has more
             self.learned[at, of.position.target_id, offset] = found
         return found
@@ -469,10 +470,6 @@ class GroupView:
         if found is None or found.offset < of.span.start_offset:
             found = self._translator.translate(of, offset)
         return found
-
-    def _approximate(self, of: RestoredPartition, at: TopicPartition, offset: int) -> Translated:
-        found, begin = self._at_time(at, self._moment(of, offset)), of.lane.log.start_offset
-        return found if found.offset >= begin else replace(found, offset=begin)
 
     def _partition(self, row: GroupEntry, at: TopicPartition) -> RestoredPartition | None:
         """Return what was restored of a partition that a group stood in; None: nothing of it is."""
@@ -539,7 +536,9 @@ class GroupView:
                 continue
             for at in ats:
                 least = oldest[at][0] if at in oldest else None
-                if at not in oldest or _is_older(moment, least):
+                # None: there is no record to be read
+                is_older = moment is not None and (least is None or moment < least)
+                if at not in oldest or is_older:
                     oldest[at] = moment, replace(row, metadata=None)  # which is about that one
         for at, (moment, row) in sorted(oldest.items(), key=lambda each: each[0]):
             yield row, at, self._at_time(at, moment)
@@ -562,8 +561,3 @@ class GroupView:
 
 def _near(offset: int, note: str) -> Translated:
     return Translated(offset, note=note, is_approximate=True)
-
-
-def _is_older(moment: int | None, other: int | None) -> bool:
-    """Whether a record to be read comes first; None where there is none."""
-    return moment is not None and (other is None or moment < other)

@@ -81,14 +81,6 @@ def confirm(
     return replace(said, is_confirmed=is_there, identities=identities)
 
 
-def _is_changed(position: Position, values: str | None) -> bool:
-    """Whether values are written now in another format than what was committed last."""
-    # a run that died may have left a part of the next cut, in directories that no listing shows
-    commit_metadata = SinkPosition.read(position.metadata)
-    key = None if commit_metadata is None else commit_metadata.key
-    return values is not None and (key is None or not key.endswith(values))
-
-
 def _head(store: Store, key: str) -> ObjectHead | None:
     try:
         return store.head(key)
@@ -202,13 +194,16 @@ def _is_doubtful(said: Confirmation, position: Position, log: Span, values: str 
     """Whether the bucket has to be searched, though the object of the position is there."""
     if position.offset < log.start_offset or said.is_behind:  # what expired may be in the bucket
         return True
-    return said.is_spread and position.offset < log.end_offset and _is_changed(position, values)
+    if not said.is_spread or position.offset >= log.end_offset or values is None:
+        return False
+    # written in another format now: a run that died may have left a part of the next cut, in
+    # directories that no listing shows
+    last = SinkPosition.read(position.metadata)
+    return last is None or last.key is None or not last.key.endswith(values)
 
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """Finds out what a bucket holds of a partition."""
-
     store: Store
     layout: Layout
     options: FormatOptions
@@ -454,7 +449,6 @@ def _held(
     present: Container[str],
     left: Inherited | KbackupError | None,
 ) -> tuple[HeldCut, ...]:
-    """Return the cuts that are there, by the ledger and by what another tool has left."""
     found = held(ledger, present, values)
     if values is None or found or not isinstance(left, Inherited) or not left.is_one_directory:
         return found

@@ -299,11 +299,9 @@ class Watch:
         return until
 
     def _backed_up(self, until: float | None) -> None:
-        """Put into the report up to when everything is backed up."""
         self.report = replace(self.report, own=replace(self.report.own, until=until))
 
     def _say(self) -> None:
-        """Put into the report why the partition is stalled, if it is."""
         failure = self._lost or (None if self._aside is None else self._aside.failures[0])
         self.report = replace(self.report, failure=failure)
 

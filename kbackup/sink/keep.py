@@ -363,7 +363,6 @@ def _cut_too_short(file: ClosedFile, who: str) -> RefusedError:
 
 
 def _is_of(file: ClosedFile, own: Mapping[str, str]) -> bool:
-    """Whether a file with these facts belongs under *file*'s key."""
     wanted = inner_metadata(file.facts, file.where, file.identity)
     return all(own.get(name) == wanted[name] for name in ("topic", "partition", "first-offset"))
 

@@ -141,7 +141,6 @@ class RepairRun:
         return found
 
     def _write(self, repairs: Sequence[Repair], number: int, store: Store) -> None:
-        """Write one cut of each of some partitions."""
         frame = self._frame
         if frame.stop.is_set():
             return
@@ -338,7 +337,6 @@ def _mains(rows: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def _rows_at(rows: Iterable[Entry], offset: int) -> list[Entry]:
-    """Return the rows of the newest cut with an object that begins at *offset*."""
     every = [row for row in rows if row.key is not None]
     begun = [row for row in _mains(every) if offset in (row.first, row.cut_start)]
     if not begun:

@@ -440,7 +440,6 @@ def plan_more(
 
 
 def _claimed(settings: Settings, topics: Mapping[str, Topic], claim: Claim) -> dict[str, Topic]:
-    """Return those of *topics* that are not left to other runs."""
     routes = wiring.routes(settings)
     left = claim([routes.topic(name) for name in topics])
     return {name: topic for name, topic in topics.items() if routes.topic(name) not in left}

@@ -206,7 +206,6 @@ class SinkRun:
         schemas.report(self._schemas, store, layout, topics, self._summary)
 
     def _report(self, plan: SinkPlan, cluster: Cluster) -> None:
-        """Open the account of what is planned, and report it."""
         settings = self._frame.settings
         found = accounting.topic_settings(plan, cluster.topic_config(plan.topics))
         self._summary.facts |= {
@@ -376,7 +375,6 @@ class SinkRun:
         return overtaken
 
     def _hear(self, event: Event) -> None:
-        """Update the account with what tasks report, and pass on what is for the screen."""
         if event["type"] == Examined.TYPE:
             self._take(Examined.from_dict(event).report)
             return
@@ -437,7 +435,6 @@ class SinkRun:
         return summary.saying(last_success=None if good is None else rfc3339(good))
 
     def _untils(self) -> Mapping[TopicPartition, datetime | None]:
-        """Return up to when each partition is backed up, if known."""
         untils = self._account.untils() if self._frame.settings.follow else self._untils_of_once()
         return {
             where: moment_of(until * 1000) for where, until in untils.items() if until is not None

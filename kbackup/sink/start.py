@@ -231,7 +231,6 @@ class Again:
 
 
 def _misplaced(where: TopicPartition, offset: int, cut: HeldCut) -> RefusedError:
-    """Return the error of a backup of values that would go over other objects again."""
     return RefusedError(
         f"{where}: the backup would continue at {offset}, over objects of offsets {cut.start} to "
         f"{cut.end - 1} that it would not write again as they are",
@@ -243,7 +242,6 @@ def _misplaced(where: TopicPartition, offset: int, cut: HeldCut) -> RefusedError
 
 
 def _untold(where: TopicPartition, offset: int, end: int) -> RefusedError:
-    """Return the error of a backup that would go over another tool's values, up to *end*, again."""
     return RefusedError(
         f"{where}: the group was set back to {offset}, before objects of values of another tool "
         "that are in the bucket",
@@ -256,7 +254,6 @@ def _untold(where: TopicPartition, offset: int, end: int) -> RefusedError:
 
 
 def _unlike(where: TopicPartition, offset: int) -> RefusedError:
-    """Return the error of a backup that would store another tool's values again in other cuts."""
     return RefusedError(
         f"{where}: another tool stored values that come after offset {offset}, where the backup "
         "would continue",

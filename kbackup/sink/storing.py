@@ -347,7 +347,6 @@ class Placing:
 
 
 def _sealed(file: ClosedFile, head: ObjectHead | None) -> tuple[Facts, str | None]:
-    """Return the facts of an encrypted object, and its data key."""
     facts = None if head is None else Facts.from_metadata(head.metadata)
     if head is None or facts is None:
         raise StoreError(f"{file.key} was stored", "it has disappeared since", "run again")
@@ -355,7 +354,6 @@ def _sealed(file: ClosedFile, head: ObjectHead | None) -> tuple[Facts, str | Non
 
 
 def _done(file: ClosedFile) -> Done:
-    """Return what storing a file has done."""
     if not file.is_main:
         return Done(objects=1, bytes_stored=file.body.size)
     return Done(file.facts.records, 1, first=file.facts.first_offset, bytes_stored=file.body.size)
