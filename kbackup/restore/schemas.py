@@ -8,9 +8,9 @@ gets the id that the registry gives it, and tasks rewrite that id in the records
 refers to is registered first.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kbackup.catalog import schemas
 from kbackup.catalog.schemas import KeptSchema, SchemaIndex, SchemaUse
@@ -41,41 +41,25 @@ class _PlannedSchema:
     subjects: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class _SchemaPlan:
-    where: str = ""
-    schemas: tuple[_PlannedSchema, ...] = ()
-    lacking: tuple[SchemaUse, ...] = ()
-    without: tuple[str, ...] = ()
-    importing: tuple[str, ...] = ()
-
-    def warnings(self) -> list[tuple[str, str]]:
-        """Return codes and sentences about what the backup lacks."""
-        only = f"can be read only if Schema Registry at {self.where} has the same schema under it"
-        lacking = [
-            (
-                "lacking_schema",
-                f"{use} is not in the backup: records that name it keep its id, and {only}",
-            )
-            for use in self.lacking
-        ]
-        without = [
-            ("no_schemas", f"the backup has no schemas of {topic}: its records stay as they are")
-            for topic in self.without
-        ]
-        left = (
-            f"is in mode {IMPORT} and stays so, and producers cannot register schemas under it; if "
-            "no other tool set the mode, it was left by a restore that was killed: send DELETE"
-        )
-        importing = [
-            ("import_mode", f"subject {name} {left} /mode/{name} to {self.where} after this one")
-            for name in self.importing
-        ]
-        return lacking + without + importing
-
-
-NOTHING: Final = _SchemaPlan()
-"""Records keep the ids that they have."""
+def _odd(
+    where: str,
+    lacking: Iterable[SchemaUse],
+    without: Iterable[str],
+    importing: Iterable[str],
+) -> Iterator[tuple[str, str]]:
+    """Yield codes and sentences about what the backup lacks, and about subjects left in a mode."""
+    only = f"can be read only if Schema Registry at {where} has the same schema under it"
+    for use in lacking:
+        text = f"{use} is not in the backup: records that name it keep its id, and {only}"
+        yield "lacking_schema", text
+    for topic in without:
+        yield "no_schemas", f"the backup has no schemas of {topic}: its records stay as they are"
+    left = (
+        f"is in mode {IMPORT} and stays so, and producers cannot register schemas under it; if "
+        "no other tool set the mode, it was left by a restore that was killed: send DELETE"
+    )
+    for name in importing:
+        yield "import_mode", f"subject {name} {left} /mode/{name} to {where} after this one"
 
 
 def subjects(kept: KeptSchema, target: str) -> dict[str, int]:
@@ -99,32 +83,34 @@ def subjects(kept: KeptSchema, target: str) -> dict[str, int]:
     return {f"{target}-{use.part}": min(kept.versions.values())}
 
 
-def _check_plan(registry: "RegistryClient", found: _SchemaPlan) -> tuple[str, ...]:
-    """Ask what can be asked before anything is changed."""
+def _check_plan(
+    registry: "RegistryClient", where: str, planned: Sequence[_PlannedSchema]
+) -> list[str]:
+    """Ask what can be asked before anything is changed; return the subjects in mode IMPORT."""
     registry.schema(0)  # nobody's id: whether it answers, and its user may read
-    names = {name for each in found.schemas for name in each.subjects}
+    names = {name for each in planned for name in each.subjects}
     modes = {"the registry": registry.mode()}
     if modes["the registry"] is not None:
         modes |= {name: registry.mode(name) for name in sorted(names)}
     for what, mode in modes.items():
         if mode in (READONLY, READONLY_OVERRIDE):
             raise RefusedError(
-                f"Schema Registry at {found.where} does not accept schemas",
+                f"Schema Registry at {where} does not accept schemas",
                 f"{what} is in mode {mode}",
                 "set its mode to READWRITE, or restore without --schema-registry-url",
             )
     grown = {name for name in names if registry.versions_of(name)}
-    for each in found.schemas:
+    for each in planned:
         for name in each.subjects.keys() & grown:
             if each.kept.schema.references or registry.is_compatible(name, each.kept.schema):
                 continue  # what it refers to may have to be registered first
             raise RefusedError(
                 f"{each.kept.use} is not compatible with the schemas of subject {name}",
-                f"that subject already has other schemas in Schema Registry at {found.where}",
+                f"that subject already has other schemas in Schema Registry at {where}",
                 "relax the subject's compatibility, or restore under another name: "
                 "--rename 'copy_of_$0'",
             )
-    return tuple(name for name in sorted(names) if modes.get(name) == IMPORT)
+    return [name for name in sorted(names) if modes.get(name) == IMPORT]
 
 
 def _two_meanings(use: SchemaUse, keys: Iterable[str]) -> RefusedError:
@@ -234,7 +220,8 @@ class TargetSchemas:
     def __init__(self, settings: Settings, layout: Layout, summary: Summary, tell: Tell) -> None:
         self._registry, self._layout = wiring.schema_registry(settings), layout
         self._summary, self._tell = summary, tell
-        self._planned = NOTHING
+        self._planned: Sequence[_PlannedSchema] = ()
+        self._odd: Sequence[tuple[str, str]] = ()
         self._warned: set[str] = set()
         self._done: set[str] = set()
         self._facts: dict[SchemaUse, dict[str, Any]] = {}
@@ -249,7 +236,7 @@ class TargetSchemas:
                 backup has two meanings.
         """
         targets = _targets(restore)
-        self._planned = NOTHING
+        self._planned = self._odd = ()
         if self._registry is None or not targets:
             return
         for topic in targets:
@@ -273,16 +260,14 @@ class TargetSchemas:
             if self._done.isdisjoint(index.keys[use])
         ]
         planned.sort(key=lambda each: (max(each.subjects.values()), each.kept.use))
-        found = _SchemaPlan(
-            self._registry.name,
-            tuple(planned),
-            tuple(sorted(index.unknown | set(index.missing))),
-            tuple(sorted(targets.keys() - {use.topic for use in index.keys})),
-        )
+        where, importing = self._registry.name, list[str]()
         if planned or not self._done:  # a registry that is away holds up nothing but new schemas
-            found = replace(found, importing=_check_plan(connect(self._registry), found))
+            importing = _check_plan(connect(self._registry), where, planned)
+        lacking = sorted(index.unknown | set(index.missing))
+        without = sorted(targets.keys() - {use.topic for use in index.keys})
+        self._odd = [*_odd(where, lacking, without, importing)]
         self._facts |= {each.kept.use: _fact(each, None) for each in planned}
-        self._planned = found
+        self._planned = planned
 
     def unregistered(self, restore: RestorePlan, store: Store) -> list[str]:
         """Return topics whose full records name schemas that no registry was given for."""
@@ -293,23 +278,21 @@ class TargetSchemas:
 
     def show(self) -> None:
         """Say what is planned, and what the backup lacks, once."""
-        planned = self._planned
-        for code, text in planned.warnings():
+        for code, text in self._odd:
             if text not in self._warned:
                 self._warned.add(text)
                 self._tell(self._summary.warn(code, text))
-        if planned.schemas:
-            facts = [self._facts[each.kept.use] for each in planned.schemas]
-            self._tell(SchemasPlanned(planned.where, facts))
+        if self._registry is not None and self._planned:
+            facts = [self._facts[each.kept.use] for each in self._planned]
+            self._tell(SchemasPlanned(self._registry.name, facts))
             self._keep_facts()
 
     def register(self) -> None:
         """Register what was planned; may be repeated."""
-        found = self._planned
-        if self._registry is None or not found.schemas:
+        if self._registry is None or not self._planned:
             return
         registering = _Registering(connect(self._registry))
-        for each in found.schemas:
+        for each in self._planned:
             use, new = each.kept.use, registering.id_of(each)
             self.ids.setdefault(use.topic, {}).setdefault(use.part, {})[use.id] = new
             self._facts[use] = _fact(each, new)
