@@ -423,26 +423,27 @@ class News:
         warned = Warned.about(where, "skipped", text, self._summary.run, offsets=ends)
         self._tell(warned)
 
-    def remark(self, code: str, text: str, skipped: str | None, count: int = 1) -> None:
+    def remark(
+        self, code: str, text: str | None, skipped: str | None = None, count: int = 1
+    ) -> None:
         """Put a warning that holds for now into the summary, and report it once.
 
-        *skipped* is the reason by which the summary counts it, None where it does not.
+        *text* is None where it holds no longer.  *skipped* is the reason by which the summary
+        counts it, None where it does not.
         """
-        warned = Warned(code, text, {}, run=self._summary.run)
         with self._lock:
-            self._summary.remarks[code, None] = warned
+            if text is None:
+                self._summary.remarks.pop((code, None), None)
+                self._summary.skipped.pop(skipped or "", None)
+                return
+            warned = self._summary.remarks[code, None] = Warned(
+                code, text, {}, run=self._summary.run
+            )
             if skipped is not None:
                 self._summary.skipped[skipped] = count
         if code not in self._told:
             self._told.add(code)
             self._tell(warned)
-
-    def take_back(self, code: str, skipped: str | None = None) -> None:
-        """Leave a warning that holds no longer out of the summary."""
-        with self._lock:
-            self._summary.remarks.pop((code, None), None)
-            if skipped is not None:
-                self._summary.skipped.pop(skipped, None)
 
     def standing(self, report: PartitionReport[OfSink]) -> None:
         """Report why a partition is set aside, or that it continues."""

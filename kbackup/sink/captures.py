@@ -7,7 +7,7 @@ committed offset can be seen before the marker of the transaction that it was co
 """
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Final
@@ -137,34 +137,22 @@ class GroupCaptures:
         ends = cluster.ends(partitions_of(topics, asked))  # only now
         denied = any(positions is None for positions in standing.values())
         is_complete = listed.is_complete and not denied
-        self._note_lack(is_complete=is_complete)
-        self._note_without_offsets(sorted(
-            name for name, positions in standing.items()
-            if known[name].state == NOT_DESCRIBED and positions == {}
-        ))  # fmt: skip
-        return _Taken(now_ms, steady_s, known, is_complete, offsets, topics, ends)
-
-    def _note_lack(self, *, is_complete: bool) -> None:
-        """Say that there may be groups that cannot be seen."""
-        if is_complete:
-            self._news.take_back(INCOMPLETE, LEFT_OUT)
-            return
         text = (
             "maybe not all consumer groups are captured: this principal lacks DESCRIBE on the "
             "cluster, or on a group"
         )
-        self._news.remark(INCOMPLETE, text, None if self._settings.groups is None else LEFT_OUT)
-
-    def _note_without_offsets(self, names: Sequence[str]) -> None:
-        """Name groups of kinds that may keep what cannot be captured; no answer tells which."""
-        if names:
-            text = (
-                f"{some(names)}: not captured: without offsets, as share groups are, and those of "
-                "Kafka Streams that have committed nothing"
-            )
-            self._news.remark(WITHOUT_OFFSETS, text, None)
-        else:
-            self._news.take_back(WITHOUT_OFFSETS)
+        lack = LEFT_OUT if is_complete or pattern is not None else None
+        self._news.remark(INCOMPLETE, None if is_complete else text, lack)
+        bare = sorted(
+            name for name, positions in standing.items()
+            if known[name].state == NOT_DESCRIBED and positions == {}
+        )  # fmt: skip
+        text = (
+            f"{some(bare)}: not captured: without offsets, as share groups are, and those of "
+            "Kafka Streams that have committed nothing"
+        )
+        self._news.remark(WITHOUT_OFFSETS, text if bare else None)
+        return _Taken(now_ms, steady_s, known, is_complete, offsets, topics, ends)
 
     def _drop(self, error: KbackupError) -> None:
         self._news.remark(NOT_CAPTURED, f"consumer groups are not captured: {error}", DROPPED)
@@ -219,7 +207,7 @@ class GroupCaptures:
         except KbackupError as error:
             self._drop(error)
             return
-        self._news.take_back(NOT_CAPTURED, DROPPED)
+        self._news.remark(NOT_CAPTURED, None, DROPPED)
 
     def _entries(
         self,
@@ -300,7 +288,7 @@ class AccessCapture:
         except KbackupError as error:
             failures = dict.fromkeys(access.PARTS, str(error))
         if not failures:
-            self._news.take_back(ACCESS_NOT_CAPTURED, NO_ACCESS)
+            self._news.remark(ACCESS_NOT_CAPTURED, None, NO_ACCESS)
             return
         why = "; ".join(dict.fromkeys(failures.values()))
         text = f"not captured: {', '.join(failures)} of the cluster: {why}"
