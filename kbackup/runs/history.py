@@ -583,54 +583,30 @@ class Estimate:
     as_stored: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PastRates:
-    """What past runs took; None where none tells.
+def _copied(runs: Iterable[RunRecord], counted: str) -> list[RunRecord]:
+    """Return good runs of one command that did some of what *counted* counts, the newest first.
 
-    Attributes:
-        bytes: Stored for each record.
-        start_s: How long a run takes beside copying, in seconds.
-        record_s: How long a record takes.
-        byte_s: How long a byte read takes; of restores, a byte of the objects.
+    Those that followed a topic are left out: they waited for records.
     """
-
-    bytes: float | None = None
-    objects: float | None = None
-    start_s: float | None = None
-    record_s: float | None = None
-    byte_s: float | None = None
+    good = (run for run in islice(runs, _LOOKED_AT) if run.is_good and not run.said.get("follow"))
+    return [run for run in good if run.said.get(counted)][:_RUNS]
 
 
-def past_rates(runs: Iterable[RunRecord]) -> PastRates:
-    """Return the rates of good runs of one command, the newest first, that copied something.
+def _seconds(amount: int, runs: Iterable[RunRecord], counted: str) -> float | None:
+    """Return how long it takes to do as much of what *counted* counts; None where no run tells.
 
-    Those that followed a topic are left out: they waited for records.  Without Spark, which starts
-    only for more than a few records, nothing says how long copying took.
+    Without Spark, which starts only for more than a few records, none says how long copying took.
     """
-    copied = [(run, run.past()) for run in _ended_well(runs) if run.past().records][:_RUNS]
-    if not copied:
-        return PastRates()
-    records = sum(past.records or 0 for _, past in copied)
-    stored = sum(past.bytes_stored or 0 for _, past in copied) / records
-    objects = sum(past.objects or 0 for _, past in copied) / records
-    timed = [(past, work_s) for run, past in copied if (work_s := _work_s(run)) and past.seconds]
-    if not timed:
-        return PastRates(stored, objects)
-    work_s = sum(each_s for _, each_s in timed)
-    size = sum(past.bytes_read or 0 for past, _ in timed)
-    return PastRates(
-        stored,
-        objects,
-        median(max(0.0, (past.seconds or 0.0) - each_s) for past, each_s in timed),
-        work_s / sum(past.records or 0 for past, _ in timed),
-        work_s / size if size else None,
-    )
-
-
-def _ended_well(runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
-    """Yield those that went well, and came to an end by themselves."""
-    looked_at = islice(runs, _LOOKED_AT)
-    return (run for run in looked_at if run.is_good and not run.said.get("follow"))
+    timed = [
+        (run.said.get(counted) or 0, work_s, run.said["seconds"])
+        for run in runs
+        if (work_s := _work_s(run)) and run.said.get("seconds")
+    ]
+    done = sum(each for each, _, _ in timed)
+    if not done:
+        return None
+    start_s: float = median(max(0.0, whole_s - work_s) for _, work_s, whole_s in timed)
+    return round(start_s + amount * sum(work_s for _, work_s, _ in timed) / done, 1)
 
 
 def _work_s(run: RunRecord) -> float | None:
@@ -639,15 +615,20 @@ def _work_s(run: RunRecord) -> float | None:
     return found if isinstance(found, (int, float)) and 0 <= found < _AMOUNT_MOST else None
 
 
-def of_sink(offsets: int, rates: PastRates, store: Store) -> Estimate:
+def of_sink(offsets: int, runs: Iterable[RunRecord], store: Store) -> Estimate:
     """Return what it takes to back up *offsets*, each of which may be a record."""
-    seconds = _seconds(offsets, rates.record_s, rates)
-    if rates.bytes is None or rates.objects is None:
+    past = _copied(runs, "records")
+    seconds = _seconds(offsets, past, "records")
+    if not past:
         return Estimate(None, None, seconds)
-    size, objects = round(offsets * rates.bytes), ceil(offsets * rates.objects)
+    records, stored, objects = (
+        sum(run.said.get(name) or 0 for run in past)
+        for name in ("records", "bytes_stored", "objects")
+    )
+    size, number = round(offsets * stored / records), ceil(offsets * objects / records)
     requests = None
     if isinstance(store, Served):
-        requests = objects * (store.puts(size / (objects or 1)) + 1)  # and entered
+        requests = number * (store.puts(size / (number or 1)) + 1)  # and entered
     return Estimate(size, requests, seconds)
 
 
@@ -661,25 +642,10 @@ def of_upkeep(
         amount: How much of what *counted* counts there is.
         counted: The field of their records that time goes with.
     """
-    timed = [
-        (run.said[counted], work_s, run.past().seconds or 0.0)
-        for run in _ended_well(runs)
-        if run.said.get(counted) and (work_s := _work_s(run)) is not None
-    ][:_RUNS]
-    if not timed:
-        return Estimate(size, requests, None)
-    each_s = sum(work_s for _, work_s, _ in timed) / sum(done for done, _, _ in timed)
-    start_s = median(max(0.0, whole_s - work_s) for _, work_s, whole_s in timed)
-    return Estimate(size, requests, round(start_s + amount * each_s, 1))
+    return Estimate(size, requests, _seconds(amount, _copied(runs, counted), counted))
 
 
-def of_restore(size: int, objects: int, rates: PastRates, store: Store) -> Estimate:
+def of_restore(size: int, objects: int, runs: Iterable[RunRecord], store: Store) -> Estimate:
     """Return what it takes to restore *objects* of together *size* bytes."""
-    seconds = _seconds(size, rates.byte_s, rates)
+    seconds = _seconds(size, _copied(runs, "records"), "bytes_read")
     return Estimate(size, objects if isinstance(store, Served) else None, seconds)
-
-
-def _seconds(amount: int, each_s: float | None, rates: PastRates) -> float | None:
-    if each_s is None or rates.start_s is None:
-        return None
-    return round(rates.start_s + amount * each_s, 1)

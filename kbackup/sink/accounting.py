@@ -37,7 +37,7 @@ from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
 from kbackup.runs.following import aside_told
-from kbackup.runs.history import Estimate, of_sink, past_rates
+from kbackup.runs.history import Estimate, of_sink
 from kbackup.runs.known import listed
 from kbackup.runs.locks import Holder, left_to_others
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport, Row, Summary
@@ -127,7 +127,7 @@ def estimated(
     spans = [unit.span for at in plans if (unit := at.unit()) is not None]
     if not spans:
         return {}
-    past = past_rates(history.runs(store, layout, "sink", now=now))
+    past = history.runs(store, layout, "sink", now=now)
     return {"estimate": of_sink(sum(map(len, spans)), past, store)}
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kbackup.runs.history import Estimate, RunRecord, of_restore, of_sink, of_upkeep, past_rates
+from kbackup.runs.history import Estimate, RunRecord, of_restore, of_sink, of_upkeep
 from kbackup.stores import StoreSettings, open_store
 from kbackup.stores.memory import MemoryStore
 
@@ -26,10 +26,10 @@ def run(**said: Any) -> RunRecord:
 
 def test_past_runs_tell_what_the_next_one_takes() -> None:
     """By records: bytes, objects with their rows in the ledger, and the time beside the start."""
-    rates = past_rates([run(), run(seconds=13.0)])
+    past = [run(), run(seconds=13.0)]
 
-    assert Estimate(5_000_000, 40, 52.5) == of_sink(5000, rates, S3)
-    assert Estimate(5_000_000, None, 52.5) == of_sink(5000, rates, MEMORY)
+    assert Estimate(5_000_000, 40, 52.5) == of_sink(5000, past, S3)
+    assert Estimate(5_000_000, None, 52.5) == of_sink(5000, past, MEMORY)
 
 
 @pytest.mark.parametrize(
@@ -47,19 +47,19 @@ def test_large_objects_are_stored_in_parts(
     """Each part is a request, and so are their begin and end, and looks at what is there."""
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "a2V5")
     monkeypatch.setenv("GOOGLE_BEARER_TOKEN", "any")
-    rates = past_rates([run(objects=1, bytes_stored=100_000_000)])
+    past = [run(objects=1, bytes_stored=100_000_000)]
 
-    found = of_sink(1000, rates, open_store(StoreSettings(url, options=OPTIONS)))
+    found = of_sink(1000, past, open_store(StoreSettings(url, options=OPTIONS)))
 
     assert (100_000_000, requests) == (found.bytes, found.requests)
 
 
 def test_a_restore_is_judged_by_the_bytes_it_reads() -> None:
     """Its objects are known; only the time is not."""
-    rates = past_rates([run()])
+    past = [run()]
 
-    assert Estimate(20_000_000, 7, 102.0) == of_restore(20_000_000, 7, rates, S3)
-    assert Estimate(20_000_000, None, None) == of_restore(20_000_000, 7, past_rates([]), MEMORY)
+    assert Estimate(20_000_000, 7, 102.0) == of_restore(20_000_000, 7, past, S3)
+    assert Estimate(20_000_000, None, None) == of_restore(20_000_000, 7, [], MEMORY)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,9 @@ def test_a_restore_is_judged_by_the_bytes_it_reads() -> None:
 )
 def test_what_tells_nothing_is_left_out(other: dict[str, Any]) -> None:
     """Runs that failed, copied nothing, or waited for records."""
-    assert past_rates([run()]) == past_rates([run(**other), run()])
-    assert Estimate(None, None, None) == of_sink(10, past_rates([run(**other)]), S3)
+    assert of_sink(10, [run()], S3) == of_sink(10, [run(**other), run()], S3)
+    assert of_restore(10, 1, [run()], S3) == of_restore(10, 1, [run(**other), run()], S3)
+    assert Estimate(None, None, None) == of_sink(10, [run(**other)], S3)
 
 
 @pytest.mark.parametrize("other", [{"timings": None}, {"timings": {}}, {"seconds": None}], ids=str)
@@ -76,15 +77,15 @@ def test_a_run_without_spark_tells_no_time(other: dict[str, Any]) -> None:
     """It says how large records are, and how long only where another run does."""
     small = run(**other)
 
-    assert Estimate(1_000_000, 8, None) == of_sink(1000, past_rates([small]), S3)
-    assert Estimate(1_000_000, 8, 12.0) == of_sink(1000, past_rates([small, run()]), S3)
+    assert Estimate(1_000_000, 8, None) == of_sink(1000, [small], S3)
+    assert Estimate(1_000_000, 8, 12.0) == of_sink(1000, [small, run()], S3)
 
 
 def test_the_newest_runs_count() -> None:
     """Five of them: what was so long ago may have been on another machine."""
     slow = [run(seconds=120.0, timings={"work_s": 100.0})] * 50
 
-    assert past_rates([run()] * 5) == past_rates([*[run()] * 5, *slow])
+    assert of_sink(10, [run()] * 5, S3) == of_sink(10, [*[run()] * 5, *slow], S3)
 
 
 @pytest.mark.parametrize(
@@ -109,5 +110,5 @@ def test_a_time_that_no_run_took_tells_nothing(work_s: Any) -> None:
     """What came of it would be no time either."""
     odd = run(timings={"work_s": work_s})
 
-    assert None is of_sink(5000, past_rates([odd]), S3).seconds
+    assert None is of_sink(5000, [odd], S3).seconds
     assert Estimate(9, 1, None) == of_upkeep(9, 1, 9, [odd], "records")
