@@ -239,6 +239,11 @@ class RegistryError(KbackupError, code="registry", exit_code=5):
 class StoreError(KbackupError, code="store", exit_code=6):
     """The store is unreachable, denies access, or throttles beyond the retry budget."""
 
+    @property
+    def is_denied(self) -> bool:
+        """Whether this principal may not, or the object is archived."""
+        return self.place.get("status") == 403
+
 
 class ObjectNotFoundError(StoreError, code="missing_object", exit_code=7):
     """No object has this key."""

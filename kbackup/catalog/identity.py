@@ -26,9 +26,6 @@ from kbackup.stores import Store, put_json
 _ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 """Positions name the id, and their metadata is small."""
 
-_DENIED: Final = 403
-"""The status of an answer that says that this object may not be read."""
-
 
 @dataclass(frozen=True, slots=True)
 class BackupIdentity:
@@ -66,7 +63,7 @@ def read(store: Store, layout: Layout, address: str) -> BackupIdentity:
     except ObjectNotFoundError:
         return found
     except StoreError as error:
-        if error.place.get("status") != _DENIED:
+        if not error.is_denied:
             raise
         return found
     except (ValueError, LookupError, TypeError) as error:
@@ -129,7 +126,7 @@ def _ids_beside(store: Store, layout: Layout) -> list[str]:
     try:
         return [entry.key for entry in store.list(f"{layout.records_prefix()}backup/")]
     except StoreError as error:
-        if error.place.get("status") != _DENIED:
+        if not error.is_denied:
             raise
         return []
 

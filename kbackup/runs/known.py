@@ -56,9 +56,6 @@ from kbackup.runs.report import HeldUp
 from kbackup.stores import ObjectHead, Store, side_by_side
 from kbackup.stores.encrypted import DATA_KEY
 
-_DENIED: Final = 403
-"""The status of an answer that says that this principal may not."""
-
 
 @dataclass(frozen=True, slots=True)
 class BackupState:
@@ -195,7 +192,7 @@ def read_if_allowed(
     try:
         return read(store, layout, clock, asked)
     except StoreError as error:
-        if error.place.get("status") != _DENIED:
+        if not error.is_denied:
             raise
         why = f"{error}: objects that are missing are not noticed, empty topics not known"
         return BackupState(damage=(unreadable(layout.records_prefix(), why, error.do),))

@@ -128,9 +128,6 @@ _Listed = tuple[str, ObjectKey]
 _THREADS: Final = 16
 """One HEAD a partition decides how long a run with nothing to do takes."""
 
-_DENIED: Final = 403
-"""The status of an answer that says that this object may not be read, or is archived."""
-
 
 def gather(
     store: Store,
@@ -321,9 +318,9 @@ class _Search:
         except CorruptObjectError as error:
             return error
         except StoreError as error:
-            if error.place.get("status") != _DENIED:
+            if not error.is_denied:
                 raise
-            return error  # archived, or denied: this object's partition alone
+            return error  # this object's partition alone
 
 
 def _of_other_layout(
