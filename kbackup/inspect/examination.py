@@ -33,7 +33,7 @@ from kbackup.inspect.host import (
 )
 from kbackup.kafka import Cluster, GroupList, Permissions, Topic, deletes_older_than
 from kbackup.naming import Layout
-from kbackup.records import Span, TopicPartition
+from kbackup.records import Span
 from kbackup.runs import history, wiring
 from kbackup.runs.report import HeldUp
 from kbackup.stores import Bucket, BucketFacts, LifecycleRule, Store, Untold, open_store
@@ -360,10 +360,10 @@ def _logs(
     settings: Settings, cluster: Cluster, topics: Mapping[str, Topic], group: str
 ) -> list[LogState]:
     wheres = [
-        TopicPartition(topic.name, partition)
+        where
         for topic in topics.values()
-        for partition in range(topic.partitions)
-        if settings.asked.has(partition)
+        for where in topic.wheres
+        if settings.asked.has(where.partition)
     ]
     ends = cluster.ends(wheres)
     spans, now = cluster.spans(wheres), datetime.now(UTC).timestamp()

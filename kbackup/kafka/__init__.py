@@ -430,6 +430,11 @@ class Topic:
     topic_id: str
     leaderless: frozenset[int] = frozenset()
 
+    @property
+    def wheres(self) -> list[TopicPartition]:
+        """Its partitions, by number."""
+        return [TopicPartition(self.name, number) for number in range(self.partitions)]
+
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:

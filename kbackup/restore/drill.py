@@ -33,6 +33,7 @@ from kbackup.errors import (
     counted,
 )
 from kbackup.events import Ended, Tell
+from kbackup.kafka import Topic
 from kbackup.naming.renaming import Rename, matching
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.against import against_target
@@ -302,7 +303,7 @@ class DrillRun:
         own, left = [], list[KbackupError]()
         for name, topic in there.items():
             stored = scratch.topics[name]
-            if topic.topic_id == stored if stored else self._is_unused(name, topic.partitions):
+            if topic.topic_id == stored if stored else self._is_unused(topic):
                 own.append(name)
             else:
                 left.append(_not_ours(name, has_id=bool(stored)))
@@ -315,9 +316,8 @@ class DrillRun:
             drills.forget(self._store, self._layout, scratch.id)
         return sum(name not in failed for name in own), [*left, *failed.values()]
 
-    def _is_unused(self, name: str, partitions: int) -> bool:
-        wheres = [TopicPartition(name, at) for at in range(partitions)]
-        spans = self._cluster.spans(wheres, committed_only=False)
+    def _is_unused(self, topic: Topic) -> bool:
+        spans = self._cluster.spans(topic.wheres, committed_only=False)
         return not any(span.end_offset for span in spans.values())
 
     # the phases

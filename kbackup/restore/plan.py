@@ -238,11 +238,7 @@ class Planner:
 
     def _targets(self, copies: Sequence[TopicCopy], there: Collection[str]) -> "_Targets":
         topics = self.cluster.topics({copy.target for copy in copies}.intersection(there))
-        wheres = [
-            TopicPartition(topic.name, partition)
-            for topic in topics.values()
-            for partition in range(topic.partitions)
-        ]
+        wheres = [where for topic in topics.values() for where in topic.wheres]
         sources = (where for copy in copies for where in self.sources(copy))
         # positions first: what another restore writes meanwhile makes a log longer than its
         # position says, and never looks like a target that was emptied
@@ -584,8 +580,7 @@ class _TopicPlanner:
         if self._there is None:
             return Target()
         spans, states = self._targets.spans, self._states
-        every = (TopicPartition(self._there.name, at) for at in range(self._there.partitions))
-        filled = {at: len(spans[at]) for at in every if at in spans}
+        filled = {at: len(spans[at]) for at in self._there.wheres if at in spans}
         known = [state.is_known for state in states.values()]
         if self._of.map.is_same:
             lanes = {self._written(where)[0]: state for where, state in states.items()}

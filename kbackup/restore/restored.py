@@ -118,11 +118,7 @@ class Restored:
             said, catalog = inventory.known, inventory.catalog
         names = settings.asked.topics({*catalog.topics(), *said.topics})
         self.targets = cluster.topics({rename(name, settings.renames) for name in names})
-        wheres = [
-            TopicPartition(topic.name, partition)
-            for topic in self.targets.values()
-            for partition in range(topic.partitions)
-        ]
+        wheres = [where for topic in self.targets.values() for where in topic.wheres]
         sources = {*catalog.sets, *said.partitions()}
         # a time may be the restore's own, or only say which captures are meant
         for self.settings in (settings, settings.replace(as_of=None)):

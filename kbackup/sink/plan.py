@@ -466,12 +466,8 @@ def topics_of_drills(settings: Settings, cluster: Cluster, store: Store) -> list
 
 def partitions_of(topics: Mapping[str, Topic], asked: Asked) -> list[TopicPartition]:
     """Return the partitions of *topics* that are *asked* for."""
-    return [
-        TopicPartition(topic.name, partition)
-        for topic in topics.values()
-        for partition in range(topic.partitions)
-        if asked.has(partition)
-    ]
+    every = (where for topic in topics.values() for where in topic.wheres)
+    return [where for where in every if asked.has(where.partition)]
 
 
 @dataclass(frozen=True, slots=True)
