@@ -360,7 +360,7 @@ def unbelievable(copy: TopicCopy, highest: int) -> list[KbackupError]:
     ]
 
 
-def _untimed(where: TopicPartition, sets: Sequence[FileSet], window: Window) -> list[KbackupError]:
+def untimed(where: TopicPartition, sets: Sequence[FileSet], window: Window) -> list[KbackupError]:
     """Refuse to choose by time among records whose layout does not store timestamps."""
     values = next((files for files in sets if not (files.is_whole or files.is_generic)), None)
     if values is None or not window.has_times:
@@ -378,14 +378,7 @@ def _untimed(where: TopicPartition, sets: Sequence[FileSet], window: Window) -> 
     ]
 
 
-def indivisible(
-    where: TopicPartition, sets: Sequence[FileSet], window: Window, facts_of: FactsOf
-) -> list[KbackupError]:
-    """Refuse a window for which objects of values say too little: `_untimed`, `_unplaced`."""
-    return [*_untimed(where, sets, window), *_unplaced(where, sets, window, facts_of)]
-
-
-def _unplaced(
+def unplaced(
     where: TopicPartition, sets: Sequence[FileSet], window: Window, facts_of: FactsOf
 ) -> list[KbackupError]:
     """Refuse to cut an object of values at an offset when its rows do not know theirs."""

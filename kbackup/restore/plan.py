@@ -509,7 +509,8 @@ class _TopicPlanner:
             self._warnings += found.warnings()
         if window.is_everything:
             return sets, inventory.records(where, sets) if share is None else share.records
-        self._refusals += checks.indivisible(where, sets, window, inventory.facts)
+        self._refusals += checks.untimed(where, sets, window)
+        self._refusals += checks.unplaced(where, sets, window, inventory.facts)
         return inventory.asked_for(sets), None
 
     def _left(

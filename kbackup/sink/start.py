@@ -303,11 +303,6 @@ class OpenedObject:
     records: int
     directory: str = ""
 
-    @property
-    def least_end(self) -> int:
-        """The lowest offset that can follow its last record: each record has an offset."""
-        return self.start_offset + self.records
-
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
@@ -429,7 +424,8 @@ class Inherited:
         # in the middle of an object the records after it would be in two objects
         if offset >= log_start:
             return offset, f"writing again what begins at {offset}, under the same names"
-        end = max(one.least_end for one in self.counted)
+        # the lowest offset that can follow their last records: each record has an offset
+        end = max(one.start_offset + one.records for one in self.counted)
         return end, f"the log begins at {log_start}, so continuing at {end}"
 
     def _newest(self) -> str:
