@@ -24,7 +24,14 @@ from kbackup.catalog.merging import Failed, Finished, Skipped, StoredBatches, St
 from kbackup.catalog.translated import TranslationLog
 from kbackup.errors import Issue, KbackupError, RefusedError, StoppedError
 from kbackup.events import Warned
-from kbackup.kafka import PATIENCE_S, BrokenOffError, Outage, TakenOverError, Writer
+from kbackup.kafka import (
+    PATIENCE_S,
+    BrokenOffError,
+    Outage,
+    TakenOverError,
+    Writer,
+    WritesBatches,
+)
 from kbackup.records import Prefetch, TopicPartition
 from kbackup.restore.job import RestoreJob, RestoreUnit, has_batches
 from kbackup.restore.resume import ResumedValues, chained, unfinished
@@ -34,7 +41,6 @@ from kbackup.restore.transaction import (
     Pace,
     PartitionWriter,
     Report,
-    UnitWriter,
     by_writer,
     fence_of,
 )
@@ -82,7 +88,7 @@ class RestorePartitionTask:
         self._left: list[Issue] = []
         self._told = monotonic()
 
-    def run(self, writer: UnitWriter) -> None:
+    def run(self, writer: Writer | Joint) -> None:
         """Restore the unit: read and merge its objects, transform, write and commit records.
 
         Whatever is raised, what is committed is safe.
@@ -93,7 +99,7 @@ class RestorePartitionTask:
         sets = self._resume()
         if not self.unit.sets:  # nothing but its beginning was to be committed
             return
-        keeps = writer.takes_batches and self.job.keeps_batches(self.unit)
+        keeps = isinstance(writer, WritesBatches) and self.job.keeps_batches(self.unit)
         with Prefetch(self._read(sets, self.unit.kept if keeps else None)) as ahead:
             for step in chain.from_iterable(map(self._paced, ahead)):
                 self._stop_if_asked()
@@ -453,7 +459,7 @@ class _Task:
 def _write(work: RestorePartitionTask) -> None:
     writer = _writer(work.job, work.unit, is_spread=len(work.unit.lanes) > 1)
     try:
-        work.run(UnitWriter(writer))
+        work.run(writer)
         if work.letters is not None:
             work.letters.flush()
     except BaseException:

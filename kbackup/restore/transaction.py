@@ -76,42 +76,6 @@ Made = Callable[[Callable[[TopicPartition], Span | None]], Mapping[TopicPartitio
 """
 
 
-class UnitWriter:
-    """What a unit writes with: a writer of its own, or its turn with one, which is a `Joint`."""
-
-    def __init__(self, writer: Writer) -> None:
-        self.writer = writer
-
-    @property
-    def record_bytes_max(self) -> int:
-        """Size of the largest record that is taken."""
-        return self.writer.record_bytes_max
-
-    def position(self, where: TopicPartition) -> Position | None:
-        """Return the group's committed position."""
-        return self.writer.position(where)
-
-    def write(self, batch: pa.RecordBatch, where: TopicPartition) -> int:
-        """Send records in order; return how many timestamps were changed."""
-        return self.writer.write(batch, where)
-
-    @property
-    def takes_batches(self) -> bool:
-        """Whether `write_batches` may be called."""
-        return isinstance(self.writer, WritesBatches)
-
-    def write_batches(self, batches: Batches, where: TopicPartition) -> None:
-        """Send batches as they are stored."""
-        assert isinstance(self.writer, WritesBatches)  # noqa: S101  (whoever calls has asked)
-        self.writer.write_batches(batches, where)
-
-    def commit(self, targets: Sequence[TopicPartition], made: Made) -> None:
-        """Have what was written become visible, with the positions of a unit in its partitions."""
-        self.writer.flush()
-        positions = dict(made(self.writer.written))
-        self.writer.commit(positions.pop(targets[0]), positions, targets[0])
-
-
 _log: Final = logging.getLogger(__name__)
 
 
@@ -119,6 +83,7 @@ class PartitionWriter:
     """Writes the records of one unit, and commits its position with them.
 
     Args:
+        writer: One of its own, or the unit's turn with one.
         log: Takes the translation rows that a position has no room for.
 
     Attributes:
@@ -134,7 +99,7 @@ class PartitionWriter:
         self,
         job: RestoreJob,
         unit: RestoreUnit,
-        writer: UnitWriter,
+        writer: "Writer | Joint",
         letters: DeadLetters | None,
         log: TranslationLog,
     ) -> None:
@@ -259,6 +224,7 @@ class PartitionWriter:
         target, records, is_first = self._unit.target, batches.records, not self.records
         if is_first:
             self.begun = monotonic()
+        assert isinstance(self._writer, WritesBatches)  # noqa: S101  (whoever calls has asked)
         self._writer.write_batches(batches, target)
         self.count(as_stored=records)
         self._sent[target] = self._sent.get(target, 0) + records
@@ -317,7 +283,13 @@ class PartitionWriter:
     def _commit(self) -> None:
         if self._letters is not None:
             self._letters.flush()  # what is left out is safe before the position after it
-        self._writer.commit([lane.target for lane in self.lanes], self._made)
+        targets = [lane.target for lane in self.lanes]
+        if isinstance(self._writer, Joint):
+            self._writer.commit(targets, self._made)
+            return
+        self._writer.flush()
+        positions = dict(self._made(self._writer.written))
+        self._writer.commit(positions.pop(targets[0]), positions, targets[0])
 
     def _made(
         self, written: Callable[[TopicPartition], Span | None]
@@ -423,7 +395,7 @@ def dealt_by_writer(
     return [[unit for share in dealt for unit in share] for dealt in deal(together, slots)]
 
 
-class Joint(UnitWriter, TaskChannel):
+class Joint(TaskChannel):
     """What several units have written by one writer, and what they would commit and report.
 
     Attributes:
@@ -433,9 +405,8 @@ class Joint(UnitWriter, TaskChannel):
     """
 
     def __init__(self, writer: Writer, channel: TaskChannel) -> None:
-        UnitWriter.__init__(self, writer)
-        TaskChannel.__init__(self, None)
-        self.is_dirty = False
+        super().__init__(None)
+        self.writer, self.is_dirty = writer, False
         self._found: dict[TopicPartition, Position | None] = {}
         self._channel = channel
         self._positions: dict[TopicPartition, Position] = {}
@@ -446,6 +417,11 @@ class Joint(UnitWriter, TaskChannel):
         self._ended: dict[TopicPartition, Report] = {}
         self.settled: dict[TopicPartition, Report] = {}
         self._bytes, self._begun = 0, 0.0
+
+    @property
+    def record_bytes_max(self) -> int:
+        """Size of the largest record that is taken; batches are not: small units go by records."""
+        return self.writer.record_bytes_max
 
     @property
     def is_full(self) -> bool:
@@ -499,11 +475,6 @@ class Joint(UnitWriter, TaskChannel):
     def tell(self, event: Plain) -> None:
         """Take in what a unit reports; the driver hears of it with the next commit."""
         self._events.append(event)
-
-    @property
-    def takes_batches(self) -> bool:
-        """Small units go by records: their batches are."""
-        return False
 
     def is_stopped(self) -> bool:
         """Whether the task should end at its next safe point."""

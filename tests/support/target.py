@@ -32,7 +32,7 @@ from kbackup.restore.plan import Planner, RestorePlan
 from kbackup.restore.routing import RecordRoutes, survey
 from kbackup.restore.target import begin
 from kbackup.restore.task import RestorePartitionTask
-from kbackup.restore.transaction import Pace, UnitWriter
+from kbackup.restore.transaction import Pace
 from kbackup.runs import wiring
 from kbackup.runs.inventory import Inventory
 from kbackup.runs.position import RestorePosition
@@ -423,7 +423,7 @@ class Restoring:
         )  # fmt: skip
         work = RestorePartitionTask(job, unit, self.store, SilentLine(), self.pace)
         writer: Any = FakeWriter(self.cluster, unit.group or group, unit.target, crash_at)
-        work.run(UnitWriter(writer))
+        work.run(writer)
         return work.report
 
     def restore(

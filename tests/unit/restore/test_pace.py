@@ -13,7 +13,7 @@ from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.restore import transaction
 from kbackup.restore.job import RestoreJob
 from kbackup.restore.task import RestorePartitionTask
-from kbackup.restore.transaction import Pace, UnitWriter
+from kbackup.restore.transaction import Pace
 from tests.support.fakes import SilentLine
 from tests.support.target import MARKER, FakeWriter, Restoring
 
@@ -84,7 +84,7 @@ def test_records_are_written_in_portions_that_are_committed_in_time(
 
     monkeypatch.setattr(RestorePartitionTask, "_commit", lambda _: timed())
 
-    work.run(UnitWriter(writer))
+    work.run(writer)
 
     assert [b'{"n":%d}' % at for at in range(200)] == restoring.cluster.values("copy_of_orders")
     assert 95 <= time.now - 100 <= 105
