@@ -282,7 +282,11 @@ class LockObject:
 
 
 class RunLock:
-    """Held from ``with`` to its end, once; it may be asked from any thread."""
+    """Held from ``with`` to its end, once; it may be asked from any thread.
+
+    Attributes:
+        is_lost: The last heartbeat found that someone else has taken the lock over.
+    """
 
     def __init__(
         self,
@@ -321,7 +325,7 @@ class RunLock:
         self._object = LockObject(store, f"{prefix(layout)}{_hash(text)}", body, now)
         self._timeout_s, self._sleep, self._monotonic = timeout_s, sleep, monotonic
         self._ended = threading.Event()
-        self._is_lost = False
+        self.is_lost = False
         self._topics: set[str] = set()
         self._beaten = monotonic()
 
@@ -351,11 +355,6 @@ class RunLock:
             run=run,
             sleep=sleep,
         )
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the last heartbeat found that someone else has taken the lock over."""
-        return self._is_lost
 
     def __enter__(self) -> Self:
         """Take the lock.
@@ -475,17 +474,17 @@ class RunLock:
         slept = self._monotonic() - self._beaten >= STALE_S
         self._beaten = self._monotonic()
         if slept and self._topics and (others := self._others(self._topics)):
-            self._is_lost = True  # whoever came meanwhile took this run for dead
+            self.is_lost = True  # whoever came meanwhile took this run for dead
             _log.warning("topics of run lock %s were taken by %s", self._object.key, others[0])
             return
         found = self._object.read()
         if found is None:  # removed by hand, or by a rule of the bucket
-            self._is_lost = not self._object.create()
+            self.is_lost = not self._object.create()
         elif self._object.is_ours(found):
             self._object.replace()
         else:
-            self._is_lost = True
-        if self._is_lost:
+            self.is_lost = True
+        if self.is_lost:
             _log.warning("run lock %s was taken over by %s", self._object.key, found)
 
     def _take_file(self, deadline: float) -> None:
@@ -555,7 +554,7 @@ class RunLock:
         return found is not None and self._object.is_ours(found)
 
     def _keep(self) -> None:
-        while not self._is_lost and not self._ended.wait(BEAT_S):
+        while not self.is_lost and not self._ended.wait(BEAT_S):
             try:
                 self.beat()
             except KbackupError as error:
