@@ -32,7 +32,7 @@ from kbackup.records import Span, TopicIdentity, TopicPartition, joined, without
 from kbackup.runs.following import Aside, Pauses, turns
 from kbackup.runs.report import GAPS_MOST, SPANS_MOST, HeldUp, OfSink, PartitionReport
 from kbackup.sink.job import Adopt, Examined, GaveUp, SinkJob, SinkUnit, recreated
-from kbackup.sink.start import HeldCut, outside
+from kbackup.sink.start import outside
 from kbackup.sink.storing import TaskClients, connect
 from kbackup.sink.task import SinkPartitionTask
 from kbackup.spark.channel import TaskChannel
@@ -148,16 +148,13 @@ class Watch:
     """What a task knows of one partition.
 
     Attributes:
+        begun: What it was followed from.
         size: Records that fill a file.
-        held: The cuts of values that are stored a second time.
-        kept: Offsets that are in the bucket, or known to be nowhere: no gap if they expire.
     """
 
     report: PartitionReport[OfSink]
-    identity: TopicIdentity
+    begun: SinkUnit
     size: int
-    held: tuple[HeldCut, ...] = ()
-    kept: tuple[Span, ...] = ()
     _log: Span = _NOTHING
     _end: int = 0
     _wanted: int = 0
@@ -176,7 +173,7 @@ class Watch:
         start = span.start_offset
         own = OfSink(unit.commit_metadata)
         report = PartitionReport(unit.where, start, span.end_offset, start, own)
-        return cls(report, unit.identity, size, unit.held, unit.kept, _wanted=size)
+        return cls(report, unit, size, _wanted=size)
 
     @property
     def backlog(self) -> int:
@@ -227,9 +224,8 @@ class Watch:
 
     def unit(self) -> SinkUnit:
         """Return what the next visit has to do."""
-        where, commit_metadata = self.report.where, self.report.own.commit_metadata
         span = Span(self.report.reached, self._log.end_offset)
-        return SinkUnit(where, span, commit_metadata, self.identity, self.held)
+        return replace(self.begun, span=span, commit_metadata=self.report.own.commit_metadata)
 
     def visited(
         self,
@@ -424,7 +420,7 @@ class FollowedPartitions:
         Raises:
             KafkaError: If no broker answers.
         """
-        look = self._look({at: watch.identity for at, watch in self.watches.items()})
+        look = self._look({at: watch.begun.identity for at, watch in self.watches.items()})
         before, self._before = self._before, look
         now, clock = self.job.clock.steady_s(), self.job.clock.ms() / 1000
         for watch in self.watches.values():
@@ -513,19 +509,19 @@ class FollowedPartitions:
         """Return from where to where the backup goes on; empty where nothing has expired."""
         # never in the middle of a cut of values that the bucket has all of: after it
         where = watch.report.where
-        log = self._look({where: watch.identity}).logs.get(where)
+        log = self._look({where: watch.begun.identity}).logs.get(where)
         if log is None or log.start_offset <= position:
             return Span(position, position)
         start = log.start_offset
-        return Span(position, outside(where, watch.held, start, start))
+        return Span(position, outside(where, watch.begun.held, start, start))
 
     def _gaps(self, watch: Watch, moved: Span) -> tuple[Span, ...]:
         """Write down what expired before it was read, and return it: what the bucket lacks."""
         # at once: the next commit is after it, and no later run would find it
         assert self._clients is not None  # noqa: S101  (a visit has just used them)
         where = watch.report.where
-        held = (cut.span for cut in watch.held if cut.is_whole and cut.objects)
-        gaps = without(moved, [*held, *watch.kept])
+        held = (cut.span for cut in watch.begun.held if cut.is_whole and cut.objects)
+        gaps = without(moved, [*held, *watch.begun.kept])
         for gap in gaps:
             row = ranged(GAP, where, gap, self.job.run, self.job.clock.ms())
             stream = topic_stream(

@@ -305,7 +305,7 @@ def test_what_the_bucket_holds_is_no_gap_when_it_expires() -> None:
     kafka, where, task = of_one(10)
     task.turn()
     watch = task.following.watches[where]
-    watch.kept, watch._log = (Span(5, 25),), Span(0, 20)
+    watch.begun, watch._log = replace(watch.begun, kept=(Span(5, 25),)), Span(0, 20)
     kafka.logs[where] = Span(30, 45)
 
     task.turns(8)
