@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kbackup.config.issues import ConfigIssue, Value, error, is_true, text_of, warning
+from kbackup.config.issues import ConfigIssue, Given, Value, error, warning
 from kbackup.config.property import KEYS, READING, SINK, STATUS, names_store
 from kbackup.config.settings import BY_NAME, PLACES
 from kbackup.errors import IllegalTopicNameError
@@ -42,7 +42,7 @@ _OWN: Final = {
 
 
 def suspicions(
-    given: Mapping[str, Value], commands: frozenset[str], idle: Collection[str] = ()
+    given: Given, commands: frozenset[str], idle: Collection[str] = ()
 ) -> Iterator[ConfigIssue]:
     """Yield a warning for each value that is probably a mistake.
 
@@ -52,13 +52,12 @@ def suspicions(
     for name, value in given.items():
         for row in _about(name, commands) if value.text and name not in idle else ():
             if row.applies(value.text):
-                yield warning("suspicious", name, value, row.why, row.do)
+                yield given.warning("suspicious", name, row.why, row.do)
     url = given.get("store.url")
     for name in (found.name for found in PLACES):
         if url is not None and names_store(url.text) and name in given and given[name].text:
-            yield warning(
-                "suspicious", name, given[name], f"without effect beside {url.shown('store.url')}"
-            )
+            why = f"without effect beside {url.shown('store.url')}"
+            yield given.warning("suspicious", name, why)
 
 
 def _about(name: str, commands: frozenset[str]) -> tuple[Suspicion, ...]:
@@ -68,20 +67,18 @@ def _about(name: str, commands: frozenset[str]) -> tuple[Suspicion, ...]:
     return () if found is None or not found.commands & commands else found.suspicions
 
 
-def logins(
-    given: Mapping[str, Value], clients: Mapping[str, Mapping[str, str]]
-) -> Iterator[ConfigIssue]:
+def logins(given: Given, clients: Mapping[str, Mapping[str, str]]) -> Iterator[ConfigIssue]:
     """Yield a warning where the consumer alone signs in, as in Connect: here others connect too."""
     name = "consumer.override.security.protocol"
     if name in given and "security.protocol" not in clients["admin"]:
         why = "it reaches the consumer alone; the other clients connect without it"
         do = "write security.protocol, sasl.* and ssl.* without consumer.override."
-        yield warning("suspicious", name, given[name], why, do)
+        yield given.warning("suspicious", name, why, do)
 
 
-def header_text(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
+def header_text(given: Given) -> Iterator[ConfigIssue]:
     """Yield what is stored of headers if a connector's file left their converter to its worker."""
-    if "connector.class" not in given or not is_true(given, "store.kafka.headers"):
+    if "connector.class" not in given or not given.is_true("store.kafka.headers"):
         return
     if _has(given, "header.converter"):
         return
@@ -93,109 +90,108 @@ def header_text(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
     yield warning("assumed", "header.converter", None, why, do)
 
 
-def dead_letters(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
+def dead_letters(given: Given) -> Iterator[ConfigIssue]:
     """Yield errors and surprising effects of the settings for bad records."""
-    tolerates = text_of(given, "errors.tolerance").lower() == "all"
-    topic, name = given.get(_DEAD_LETTERS), text_of(given, _DEAD_LETTERS)
+    tolerates = given.text("errors.tolerance").lower() == "all"
+    name = given.text(_DEAD_LETTERS)
     if name and not tolerates:
         why = (
             "a bad record stops its partition (errors.tolerance=none), so nothing is ever "
             "written there"
         )
-        yield warning("no_effect", _DEAD_LETTERS, topic, why, "set errors.tolerance=all")
+        yield given.warning("no_effect", _DEAD_LETTERS, why, "set errors.tolerance=all")
     if tolerates and not name:
         why = "bad records are left out, counted and reported, but not kept anywhere"
         do = f"set {_DEAD_LETTERS} to keep them"
-        yield warning("suspicious", "errors.tolerance", given["errors.tolerance"], why, do)
+        yield given.warning("suspicious", "errors.tolerance", why, do)
     if "topics" in given and name in read_names(given["topics"].value):
         why = "it is among the topics that are backed up, and would feed itself"
-        yield error("combination", _DEAD_LETTERS, topic, why, "choose another topic")
+        yield given.error("combination", _DEAD_LETTERS, why, "choose another topic")
     if name:
         try:
             check_topic(name)
         except IllegalTopicNameError as problem:
-            yield error("value", _DEAD_LETTERS, topic, problem.why, "choose another name")
-    if text_of(given, _COPIES) == "0":
+            yield given.error("value", _DEAD_LETTERS, problem.why, "choose another name")
+    if given.text(_COPIES) == "0":
         why, do = (
             "a topic has one replica at least",
             "set 1 or more, or -1 for the cluster's default",
         )
-        yield error("value", _COPIES, given[_COPIES], why, do)
+        yield given.error("value", _COPIES, why, do)
 
 
-def parse_errors(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
+def parse_errors(given: Given) -> Iterator[ConfigIssue]:
     """Yield what is wrong with the topic for what a restore cannot read."""
-    if not text_of(given, _PARSE_ERRORS):
+    if not given.text(_PARSE_ERRORS):
         return
     prefix = given[_PARSE_ERRORS]
     try:
-        check_topic(f"{prefix.text}-{text_of(given, 'name') or 'kbackup'}")
+        check_topic(f"{prefix.text}-{given.text('name') or 'kbackup'}")
     except IllegalTopicNameError as problem:
         why = f"{problem.what}: {problem.why}"
-        yield error("value", _PARSE_ERRORS, prefix, why, "choose another prefix, or another name")
-    if text_of(given, "behavior.on.error").lower() in ("", "fail"):
+        yield given.error("value", _PARSE_ERRORS, why, "choose another prefix, or another name")
+    if given.text("behavior.on.error").lower() in ("", "fail"):
         why = "what cannot be read stops the restore, so nothing is ever written there"
-        yield warning("no_effect", _PARSE_ERRORS, prefix, why, "set behavior.on.error=log")
+        yield given.warning("no_effect", _PARSE_ERRORS, why, "set behavior.on.error=log")
 
 
-def followed(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
+def followed(given: Given) -> Iterator[ConfigIssue]:
     """Yield what is wrong with what goes with --follow alone, or does not go with it."""
-    follows = is_true(given, "follow")
-    if text_of(given, "follow.groups") and not follows:
+    follows = given.is_true("follow")
+    if given.text("follow.groups") and not follows:
         groups, why = given["follow.groups"], "a restore that ends sets no groups"
         do = "add --follow, or run kbackup restore groups afterwards"
         if groups.origin.kind == "option":
-            yield error("combination", "follow.groups", groups, why, do)
+            yield given.error("combination", "follow.groups", why, do)
         else:  # a file serves the standby and a restore by hand
-            yield warning("no_effect", "follow.groups", groups, why, do)
-    if text_of(given, "as.of") and follows:
+            yield given.warning("no_effect", "follow.groups", why, do)
+    if given.text("as.of") and follows:
         why = "--follow goes on with what is stored later, and nothing of that is from before"
-        yield error("combination", "as.of", given["as.of"], why, "leave out one of the two")
+        yield given.error("combination", "as.of", why, "leave out one of the two")
 
 
-def generic(given: Mapping[str, Value], mode: str, *, holds_records: bool) -> Iterator[ConfigIssue]:
+def generic(given: Given, mode: str, *, holds_records: bool) -> Iterator[ConfigIssue]:
     """Yield what does not go with objects of any name, and what goes with nothing else."""
-    expressions = given.get(_EXPRESSIONS)
     if mode != "GENERIC":
         if holds_records:
             why = "only mode=GENERIC reads it"
             do = "set mode=GENERIC and topic.regex.list"
-            yield error("combination", "format.class", given["format.class"], why, do)
+            yield given.error("combination", "format.class", why, do)
         for name in (_EXPRESSIONS, "file.metadata.headers.enable", "record.fields"):
-            if text_of(given, name).lower() not in ("", "false"):
+            if given.text(name).lower() not in ("", "false"):
                 why = "it is for objects of any name, and mode is not GENERIC"
-                yield error("combination", name, given[name], why, "set mode=GENERIC, or remove it")
+                yield given.error("combination", name, why, "set mode=GENERIC, or remove it")
         return
-    if expressions is None or not expressions.text:
+    if not given.text(_EXPRESSIONS):
         why = "mode=GENERIC needs it to know which objects belong to which topic"
         do = r"set it, such as clicks:logs/clicks/.*\.json"
-        yield error("missing", _EXPRESSIONS, expressions, why, do)
-    fields = text_of(given, "record.fields")
+        yield given.error("missing", _EXPRESSIONS, why, do)
+    fields = given.text("record.fields")
     parts = {pair.partition("=")[0].strip() for pair in fields.split(",")}
     if fields and not {"value"} <= parts <= _PARTS:
         why = "expected value=FIELD, and FIELD of key, timestamp and headers where a row has them"
-        yield error("value", "record.fields", given["record.fields"], why, "correct it")
+        yield given.error("value", "record.fields", why, "correct it")
     refused = _NOT_GENERIC | ({} if "timestamp" in parts else _UNTIMED) | _UNORDERED
     do = "remove it, or set mode=RESTORE_BACKUP for objects that a sink has named"
     if holds_records:
         refused, do = _NOT_GENERIC | _OF_ROWS, "remove it"
-        if expressions is not None:
-            yield from _without_offsets(expressions)
+        if _EXPRESSIONS in given:
+            yield from _without_offsets(given)
     for name, why in refused.items():
-        if text_of(given, name).lower() not in ("", "false"):
-            yield error("combination", name, given[name], f"with mode=GENERIC {why}", do)
+        if given.text(name).lower() not in ("", "false"):
+            yield given.error("combination", name, f"with mode=GENERIC {why}", do)
 
 
-def _without_offsets(expressions: Value) -> Iterator[ConfigIssue]:
+def _without_offsets(given: Given) -> Iterator[ConfigIssue]:
     """Yield an error if objects of full records cannot be put in order by their names."""
     try:
-        entries = read_expressions(expressions.text)
+        entries = read_expressions(given.text(_EXPRESSIONS))
     except ValueError:
         return  # which is reported as what it is
     if any(_OFFSET not in entry.regex for entry in entries):
         why = "full records are restored in the order of their offsets, and a pattern has none"
         do = "add the group (?<offset>\\d+) where names have the offset of the first record"
-        yield error("value", _EXPRESSIONS, expressions, why, do)
+        yield given.error("value", _EXPRESSIONS, why, do)
 
 
 def is_positive(value: Value) -> bool:
@@ -206,14 +202,14 @@ def is_positive(value: Value) -> bool:
         return False  # which is reported as what it is
 
 
-def zones_of(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
+def zones_of(given: Given) -> Iterator[ConfigIssue]:
     """Yield errors of the time zone, and a schedule without one."""
     schedule = given.get("rotate.schedule.interval.ms")
-    if zone := text_of(given, "timezone"):
+    if zone := given.text("timezone"):
         try:
             joda.zone_by_id(zone)
         except ValueError as problem:
-            yield error("value", "timezone", given["timezone"], str(problem), "correct it")
+            yield given.error("value", "timezone", str(problem), "correct it")
     elif schedule is not None and is_positive(schedule):
         why = "rotate.schedule.interval.ms counts from its midnight, and it is not set"
         yield error("missing", "timezone", None, why, "set it, such as UTC or Europe/Berlin")
@@ -227,7 +223,7 @@ NARROWING: Final = (
 """Options that select the records of a command, or where they go."""
 
 
-def blanks(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
+def blanks(given: Given) -> Iterator[ConfigIssue]:
     """Yield an error for each option that should do something and is empty.
 
     It comes from an unset shell variable: ``-t "$TOPIC"`` would restore all topics, and
@@ -236,9 +232,8 @@ def blanks(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
     """
     for name, value in given.items():
         if _is_blank(name, value):
-            yield error(
-                "value", name, value, "it is empty", "give it a value, or leave the option out"
-            )
+            do = "give it a value, or leave the option out"
+            yield given.error("value", name, "it is empty", do)
 
 
 def _is_blank(name: str, value: Value) -> bool:
@@ -250,7 +245,7 @@ def _is_blank(name: str, value: Value) -> bool:
 
 def requirements(
     command: str,
-    given: Mapping[str, Value],
+    given: Given,
     *,
     cuts_by_number: bool,
     elsewhere: frozenset[str] = frozenset(),
@@ -263,7 +258,7 @@ def requirements(
     """
     if _has(given, "topics") and _has(given, "topics.regex"):
         why = f"topics are given too ({given['topics'].origin})"
-        yield error("topics", "topics.regex", given["topics.regex"], why, "keep one of the two")
+        yield given.error("topics", "topics.regex", why, "keep one of the two")
     for need in _NEEDS:
         if command not in need.commands or need.is_met(given):
             continue
@@ -277,13 +272,13 @@ def requirements(
         yield level("missing", need.name, value, why, need.do)
 
 
-def _has(given: Mapping[str, Value], *names: str) -> bool:
-    return any(text_of(given, name) for name in names)
+def _has(given: Given, *names: str) -> bool:
+    return any(given.text(name) for name in names)
 
 
 class _Need(NamedTuple):
     name: str
-    is_met: Callable[[Mapping[str, Value]], bool]
+    is_met: Callable[[Given], bool]
     do: str
     commands: frozenset[str]
 
@@ -304,8 +299,7 @@ _NEEDS: Final = (
     _Need(
         PLACES[0].name,
         lambda given: (
-            _has(given, *(found.name for found in PLACES))
-            or names_store(text_of(given, "store.url"))
+            _has(given, *(found.name for found in PLACES)) or names_store(given.text("store.url"))
         ),
         "name the bucket, -b BUCKET, or a folder, --store-url file:///FOLDER",
         SINK | READING | STATUS | KEYS | {"ddl"},

@@ -1,7 +1,6 @@
 """Where a value came from, and what is wrong with it."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -98,16 +97,6 @@ class Value:
         return f"{short(name)}={short(masked(name, self.text))} ({self.origin})"
 
 
-def text_of(given: Mapping[str, Value], name: str) -> str:
-    """Return what was given for *name*; empty where nothing was."""
-    return given[name].text if name in given else ""
-
-
-def is_true(given: Mapping[str, Value], name: str) -> bool:
-    """Whether *name* was given as true."""
-    return text_of(given, name).lower() == "true"
-
-
 @dataclass(frozen=True, slots=True)
 class ConfigIssue:
     """One error or warning about a configuration.
@@ -145,6 +134,26 @@ def warning(code: str, name: str, given: Value | None, why: str, do: str = "") -
 def _about(name: str, given: Value | None) -> tuple[str, str]:
     """Return the origin and the subject of a issue about *name*."""
     return ("", name) if given is None else (str(given.origin), given.shown(name))
+
+
+class Given(dict[str, Value]):
+    """What was given, by property."""
+
+    def text(self, name: str) -> str:
+        """Return what was given for *name*; empty where nothing was."""
+        return self[name].text if name in self else ""
+
+    def is_true(self, name: str) -> bool:
+        """Whether *name* was given as true."""
+        return self.text(name).lower() == "true"
+
+    def error(self, code: str, name: str, why: str, do: str = "") -> ConfigIssue:
+        """Return an issue about *name* that stops a run."""
+        return error(code, name, self.get(name), why, do)
+
+    def warning(self, code: str, name: str, why: str, do: str = "") -> ConfigIssue:
+        """Return an issue about *name* that does not stop a run."""
+        return warning(code, name, self.get(name), why, do)
 
 
 def to_error(issues: list[ConfigIssue]) -> ConfigurationError:

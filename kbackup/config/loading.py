@@ -10,13 +10,11 @@ from kbackup.config import checks, known, selection, sources, transforms
 from kbackup.config.issues import (
     DEFAULT,
     ConfigIssue,
+    Given,
     Origin,
     Value,
-    error,
-    is_true,
     masked,
     short,
-    text_of,
     to_error,
     warning,
 )
@@ -86,7 +84,7 @@ def _sides(command: str, connector: str | None) -> frozenset[str]:
     return SINK | {"restore"} if connector is None else frozenset({connector})
 
 
-def _connector(given: Mapping[str, Value]) -> str | None:
+def _connector(given: Given) -> str | None:
     """Return the command that a connector's file corresponds to; None for other files."""
     named = given.get("connector.class")
     if named is None:
@@ -127,12 +125,11 @@ class ConfigValidator:
         writes = "sink" in self.sides
         named, form = self.given.get("connector.class"), "format.class"
         takes_format = not self.sides.isdisjoint(BY_NAME[form].commands)
-        found = selection.resolve_plugins(
-            usable,
-            writes=writes,
+        found = NamedPlugins(usable, writes)
+        found.resolve(
             converts=not self.sides.isdisjoint(CONVERTING),
             connector=None if named is None else named.text,
-            lacks_format=takes_format and not text_of(self.given, form),
+            lacks_format=takes_format and not self.given.text(form),
         )
         self._take(found.issues, found.without_effect)
         values: dict[str, Any] = {
@@ -153,7 +150,7 @@ class ConfigValidator:
         options = self._options(values | found.found, usable)
         self.issues += checks.suspicions(self.given, self.sides, self.without_effect)
         if self.sides & READING:
-            mode = text_of(usable, "mode")
+            mode = usable.text("mode")
             is_foreign = found.holds_records and (mode == "GENERIC" or not found.stores_batches)
             self.issues += checks.generic(self.given, mode, holds_records=is_foreign)
         if "restore" in self.sides:
@@ -162,9 +159,8 @@ class ConfigValidator:
         if "sink" in self.sides:
             self.issues += checks.dead_letters(self.given)
             self.issues += checks.header_text(self.given)
-        kafka = known.translate(
-            {name: value for name, value in usable.items() if known.is_client_property(name)}
-        )
+        clients = {name: one for name, one in usable.items() if known.is_client_property(name)}
+        kafka = known.translate(clients)
         self._take(kafka.issues, kafka.without_effect)
         self.issues += checks.logins(self.given, kafka.properties)
         renames = self._renames(usable)
@@ -182,7 +178,7 @@ class ConfigValidator:
             **{f"kafka_{client}": pairs for client, pairs in kafka.properties.items()},
         )
 
-    def _renames(self, usable: Mapping[str, Value]) -> tuple[Rename, ...]:
+    def _renames(self, usable: Given) -> tuple[Rename, ...]:
         """Return the routing of a sink, or the renaming of a restore, which `configs` uses too."""
         if self.sides.isdisjoint(SETTLING | SINK):
             return ()
@@ -211,10 +207,8 @@ class ConfigValidator:
         is_of_sink = self.connector == "sink" and not self.sides.isdisjoint(READING | SETTLING)
         if not is_of_sink or named is None or named.origin.kind != "file" or "topics" not in values:
             return
-        steps = transforms.renaming_of(
-            {name: value for name, value in self.given.items() if transforms.is_transform(name)}
-        ).steps
-        if steps:
+        own = {name: one for name, one in self.given.items() if transforms.is_transform(name)}
+        if steps := transforms.renaming_of(Given(own)).steps:
             values["topics"] = tuple(rename(topic, steps) for topic in read_names(named.value))
 
     def _exclude_topics(self, values: dict[str, Any]) -> None:
@@ -234,25 +228,24 @@ class ConfigValidator:
         values["topics"] = tuple(name for name in names if name not in out)
         if out and not values["topics"]:
             why, do = "it leaves out every topic that is named", "correct one of the two"
-            self.issues.append(error("topics", "topics.exclude", excluded, why, do))
+            self.issues.append(self.given.error("topics", "topics.exclude", why, do))
         if names and not out:
             why, do = "it matches none of the topics that are named", "remove or correct it"
-            self.issues.append(warning("no_effect", "topics.exclude", excluded, why, do))
+            self.issues.append(self.given.warning("no_effect", "topics.exclude", why, do))
 
-    def _steps(self, usable: Mapping[str, Value], found: NamedPlugins) -> tuple[Step, ...]:
+    def _steps(self, usable: Given, found: NamedPlugins) -> tuple[Step, ...]:
         if "restore" in self.sides:
             sides = {"key", "value"}
             known = frozenset(side for side in sides if f"{side}_converter" in found.found)
             steps = transforms.restore_steps(usable, known)
         elif "sink" in self.sides:
-            has_keys = is_true(usable, "store.kafka.keys")
+            has_keys = usable.is_true("store.kafka.keys")
             steps = transforms.steps(usable, found.view, has_keys=has_keys)
         else:
             return ()
         if steps.steps and "sink" in self.sides and found.stores_batches:
-            value = self.given.get("transforms")
             why, do = selection.OF_RECORDS, selection.AS_PARQUET
-            self.issues.append(error("combination", "transforms", value, why, do))
+            self.issues.append(self.given.error("combination", "transforms", why, do))
         said = {(issue.level, issue.name) for issue in self.issues}  # by `_renames`
         self.issues += [one for one in steps.issues if (one.level, one.name) not in said]
         return steps.steps
@@ -268,7 +261,7 @@ class ConfigValidator:
             rows = refusals_of(name)
             refusal = next((row for row in rows if self._is_refused(row, name, value, bad)), None)
             if refusal is not None:
-                self.issues.append(error("unsupported", name, value, refusal.why, refusal.do))
+                self.issues.append(self.given.error("unsupported", name, refusal.why, refusal.do))
                 bad.add(name)
             elif self._is_used(name, value):
                 self.used.append(name)
@@ -333,14 +326,13 @@ class ConfigValidator:
                 origin = self.given[name].origin
                 yield from [origin.place] if origin.kind == "env" else []
 
-    def _options(self, settings: dict[str, Any], usable: Mapping[str, Value]) -> dict[str, Any]:
+    def _options(self, settings: dict[str, Any], usable: Given) -> dict[str, Any]:
         """Return what was given for the options of the chosen plugins; note what has no effect."""
         reads = self.sides != SINK
         idle = set(selection.idle(self.used, settings, reads=reads))
         self.without_effect += [name for name in self.used if name in idle]
-        values = selection.option_values(
-            {name: value for name, value in usable.items() if name not in idle}
-        )
+        kept = {name: value for name, value in usable.items() if name not in idle}
+        values = selection.option_values(Given(kept))
         if self.is_complete:
             lacks = list(selection.missing(settings, self.given, self.sides))
             self.issues += lacks
@@ -351,9 +343,7 @@ class ConfigValidator:
                 self.issues += selection.unreadable(values, bad)
         return values
 
-    def _derive(
-        self, values: dict[str, Any], usable: Mapping[str, Value], found: NamedPlugins
-    ) -> None:
+    def _derive(self, values: dict[str, Any], usable: Given, found: NamedPlugins) -> None:
         """Fill in the defaults that depend on other values."""
         if found.view == "value" and "sink" in self.sides and not found.defaults:
             values.setdefault("rotate_bytes", -1)
@@ -365,7 +355,7 @@ class ConfigValidator:
             elif checks.is_positive(interval) and self._is_timeless(usable, found):
                 why = "the default partitioner uses no time: ignored, as in the connector"
                 do = "set rotate.bytes, or full records, or remove it"
-                self.issues.append(warning("ignored", "rotate.interval.ms", interval, why, do))
+                self.issues.append(usable.warning("ignored", "rotate.interval.ms", why, do))
                 values["rotate_interval_ms"] = -1
         schedule = usable.get("rotate.schedule.interval.ms")
         if schedule is not None and checks.is_positive(schedule):
@@ -375,12 +365,12 @@ class ConfigValidator:
             values["filename_offset_zero_pad_width"] = 1
         if "group" not in usable and "sink" in self.sides:
             values["group"] = self._group(usable)
-            if self.connector == "sink" and not text_of(usable, "name"):
+            if self.connector == "sink" and not usable.text("name"):
                 why = f"not given, so the group is {values['group']}, not the connector's"
                 do = "set name to the connector's, or --group to its group"
                 self.issues.append(warning("assumed", "name", None, why, do))
 
-    def _derive_times(self, values: dict[str, Any], usable: Mapping[str, Value]) -> None:
+    def _derive_times(self, values: dict[str, Any], usable: Given) -> None:
         """Fill in the connectors' defaults for time, and warn of a surprising one."""
         if "timestamp.extractor" not in usable:
             values["timestamp_extractor"] = CONNECTORS_EXTRACTOR
@@ -390,7 +380,7 @@ class ConfigValidator:
             self.issues.append(warning("assumed", "timestamp.extractor", None, why, do))
         values.setdefault("rotate_file_on_partition_change", True)
 
-    def _is_timeless(self, usable: Mapping[str, Value], found: NamedPlugins) -> bool:
+    def _is_timeless(self, usable: Given, found: NamedPlugins) -> bool:
         """Whether the partitioner does not depend on time."""
         asked = usable.get("partitioner.class")
         name = found.found.get("partitioner_class")
@@ -399,14 +389,14 @@ class ConfigValidator:
         chosen = plugins.load("partitioners", name or BY_NAME["partitioner.class"].default)
         return not chosen.traits.goes_by_time
 
-    def _group(self, usable: Mapping[str, Value]) -> str:
+    def _group(self, usable: Given) -> str:
         """Return the consumer group of a sink: the connector's, so that its offsets are used."""
-        if self.connector is not None and (name := text_of(usable, "name")):
+        if self.connector is not None and (name := usable.text("name")):
             return f"connect-{name}"
-        place = text_of(usable, "store.url")
+        place = usable.text("store.url")
         if not names_store(place):
             place = next((usable[found.name].text for found in PLACES if found.name in usable), "")
-        folder = text_of(usable, "topics.dir") if "topics.dir" in usable else "topics"
+        folder = usable.text("topics.dir") if "topics.dir" in usable else "topics"
         return "-".join(part for part in ("kbackup", place, folder) if part)
 
     def _requirements(self, *, cuts_by_number: bool) -> None:
@@ -462,10 +452,8 @@ class ConfigValidator:
                     found.read(values[found.attribute])
                 except ValueError as problem:
                     del values[found.attribute]
-                    value = self.given.get(found.name)
-                    self.issues.append(
-                        error("value", found.name, value, str(problem), "correct it")
-                    )
+                    why = str(problem)
+                    self.issues.append(self.given.error("value", found.name, why, "correct it"))
         return Settings(**values, **more)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kbackup import plugins
-from kbackup.config.issues import ConfigIssue, Value, error, is_true, text_of, warning
+from kbackup.config.issues import ConfigIssue, Given, error, warning
 from kbackup.config.layout import CONNECTORS_SIDES_FORMAT, RECORD_FORMAT
 from kbackup.config.property import PREFIXES, Property
 from kbackup.config.settings import BY_NAME, CHOICES, chosen, shown_value
@@ -19,48 +19,6 @@ from kbackup.naming import View
 from kbackup.options import check_needs
 
 _DO: Final = "choose one of them, or install the package that provides it"
-
-
-@dataclass(slots=True)
-class NamedPlugins:
-    """The plugins that a configuration names, with errors and warnings about them.
-
-    Attributes:
-        view: "record" or "value".
-        found: Attributes of `Settings` to their values.
-        defaults: Attributes of `Settings` whose defaults are others in the layout of the format;
-            empty where it has no layout of its own.
-        without_effect: Names that do nothing in this layout.
-    """
-
-    view: str
-    found: dict[str, Any] = field(default_factory=dict)
-    defaults: dict[str, Any] = field(default_factory=dict)
-    issues: list[ConfigIssue] = field(default_factory=list)
-    without_effect: list[str] = field(default_factory=list)
-
-    @property
-    def holds_records(self) -> bool:
-        """Whether the format that was asked for holds full records, and nothing else."""
-        form = form_of(self.found.get("format_class"))
-        return form is not None and form.traits.views == {View.RECORD}
-
-    @property
-    def stores_batches(self) -> bool:
-        """Whether the format is written by batches as brokers store them, not by records."""
-        form = form_of(self.found.get("format_class"))
-        return form is not None and form.traits.stores_batches
-
-    def take(self, extension_point: str, name: str, given: Mapping[str, Value]) -> None:
-        """Record the registered name of the plugin that the property *name* asks for."""
-        text = text_of(given, name)
-        if not text:
-            return
-        try:
-            self.found[name.replace(".", "_")] = plugins.by_class_name(extension_point, text)
-        except ConfigurationError as problem:
-            why = f"this version does not have it; {problem.why}"
-            self.issues.append(error("unsupported", name, given[name], why, _DO))
 
 
 def form_of(name: str | None) -> Any:
@@ -80,84 +38,312 @@ def that_hold(view: View) -> str:
 
 _PARTS: Final = {"key": View.KEY, "value": View.VALUE}
 
+_OF_VALUES: Final = (
+    "key.converter",
+    "value.converter",
+    "store.kafka.",
+    "keys.format.",
+    "headers.format.",
+    "behavior.on.null.",
+)
 
-def resolve_converters(named: NamedPlugins, given: Mapping[str, Value], *, writes: bool) -> None:
-    """Record both converters; the key's applies if keys are stored.
+_TEMPLATE: Final = "object.name.template"
+_SIDES: Final = {"keys": View.KEY, "headers": View.HEADERS}
+"""The files beside the values, by the first word of their properties."""
+_FORMATS: Final = ("format_class", "keys_format_class", "headers_format_class")
+"""The settings that name the formats of files."""
 
-    A backup that is read may have keys that the configuration does not mention.  Its converter is
-    used if it can be found, and otherwise does not matter.
+_PARTITIONER: Final = "partitioner_class"
+
+OF_RECORDS: Final = "it needs records, and batches are stored as the brokers have them"
+AS_PARQUET: Final = "remove it, or leave out format.class: full records are stored as Parquet then"
+
+_OF_ROWS: Final = (
+    "timestamp.extractor",
+    "schema.compatibility",
+    "rotate.file.on.partition.change",
+    "partitioner.max.open.files",
+)
+
+
+@dataclass(slots=True)
+class NamedPlugins:
+    """The plugins that a configuration names, with errors and warnings about them.
+
+    Attributes:
+        given: What names them, and all beside it.
+        writes: Whether the command writes objects (sink) or reads them.
+        view: "record" or "value".
+        found: Attributes of `Settings` to their values.
+        defaults: Attributes of `Settings` whose defaults are others in the layout of the format;
+            empty where it has no layout of its own.
+        without_effect: Names that do nothing in this layout.
     """
-    format_name: str | None = named.found.get("format_class")
-    _converter(named, given, "value", format_name, writes=writes)
-    keys_format = named.found.get("keys_format_class", None if writes else format_name)
-    if is_true(given, "store.kafka.keys"):
-        _converter(named, given, "key", keys_format, writes=writes)
-        return
-    trial = NamedPlugins(named.view)
-    if not writes:
-        _converter(trial, given, "key", keys_format, writes=False)
-    key = trial.found.get("key_converter")
-    lacks = key is not None and any(
-        option.is_required and f"key.converter.{option.name}" not in given
-        for option in plugins.options("converters", key)
-    )
-    if writes or lacks or any(issue.level == "error" for issue in trial.issues):
-        named.without_effect += [name for name in given if name.startswith("key.converter")]
-    else:
-        named.found |= trial.found
 
+    given: Given
+    writes: bool
+    view: str = ""
+    found: dict[str, Any] = field(default_factory=dict)
+    defaults: dict[str, Any] = field(default_factory=dict)
+    issues: list[ConfigIssue] = field(default_factory=list)
+    without_effect: list[str] = field(default_factory=list)
 
-def _converter(
-    named: NamedPlugins,
-    given: Mapping[str, Value],
-    part: str,
-    format_name: str | None,
-    *,
-    writes: bool,
-) -> None:
-    """Record the converter of *part* and its sub-properties."""
-    name = f"{part}.converter"
-    value = given.get(name)
-    named.take("converters", name, given)
-    found = named.found.get(f"{part}_converter")
-    form = form_of(format_name)
-    if found is None and value is None and form is not None:
-        assumed = {**form.traits.assumed, **(form.traits.assumed_to_write if writes else {})}
-        found = assumed.get(_PARTS[part])
+    @property
+    def form(self) -> Any:
+        """The class of the format that was asked for, None if none was."""
+        return form_of(self.found.get("format_class"))
+
+    @property
+    def holds_records(self) -> bool:
+        """Whether the format that was asked for holds full records, and nothing else."""
+        return self.form is not None and self.form.traits.views == {View.RECORD}
+
+    @property
+    def stores_batches(self) -> bool:
+        """Whether the format is written by batches as brokers store them, not by records."""
+        return self.form is not None and self.form.traits.stores_batches
+
+    def resolve(self, *, converts: bool, connector: str | None, lacks_format: bool) -> None:
+        """Find the view, formats, converters and partitioner.
+
+        Args:
+            converts: Whether the command decodes records at all.
+            connector: The class of the connector whose file this is; None if it is not one's.
+            lacks_format: Whether the command needs a format and none was given.
+        """
+        given, is_connector = self.given, connector is not None
+        view = given["view"].text.lower() if "view" in given else ""
+        if view not in ("record", "value"):
+            view = "value" if "format.class" in given or is_connector else "record"
+        self.view = view
+        if self.writes and "view" not in given:
+            self.found["view"] = view
+        if "format.class" not in given:
+            self._name_by_connector(connector)
+        if is_connector and lacks_format and "format_class" not in self.found:
+            why = "a connector's configuration needs it"
+            do = "add format.class; for full records leave out connector.class"
+            self._refuse("incomplete", "format.class", why, do)
+        self._take("formats", "format.class")
+        if self.writes and "view" not in given and self.stores_batches:
+            self.view = self.found["view"] = "record"
+        self._take("formats", "only.format")
+        self._take("partitioners", "partitioner.class")
+        self._own_settings()
+        self._take("extractors", "timestamp.extractor")
+        if self.view == "record" and self.writes:
+            self._full_records()
+        else:
+            self._values(is_connector=is_connector)
+            if converts:
+                self._converters()
+        if self.writes:
+            self._misfits()
+
+    def _refuse(self, code: str, name: str, why: str, do: str) -> None:
+        self.issues.append(self.given.error(code, name, why, do))
+
+    def _take(self, extension_point: str, name: str) -> None:
+        """Record the registered name of the plugin that the property *name* asks for."""
+        text = self.given.text(name)
+        if not text:
+            return
+        try:
+            self.found[name.replace(".", "_")] = plugins.by_class_name(extension_point, text)
+        except ConfigurationError as problem:
+            why = f"this version does not have it; {problem.why}"
+            self._refuse("unsupported", name, why, _DO)
+
+    def _converters(self) -> None:
+        """Record both converters; the key's applies if keys are stored.
+
+        A backup that is read may have keys that the configuration does not mention.  Its converter
+        is used if it can be found, and otherwise does not matter.
+        """
+        format_name: str | None = self.found.get("format_class")
+        self._converter("value", format_name)
+        keys_format = self.found.get("keys_format_class", None if self.writes else format_name)
+        if self.given.is_true("store.kafka.keys"):
+            self._converter("key", keys_format)
+            return
+        trial = NamedPlugins(self.given, self.writes)
+        if not self.writes:
+            trial._converter("key", keys_format)
+        key = trial.found.get("key_converter")
+        lacks = key is not None and any(
+            option.is_required and f"key.converter.{option.name}" not in self.given
+            for option in plugins.options("converters", key)
+        )
+        if self.writes or lacks or any(issue.level == "error" for issue in trial.issues):
+            self.without_effect += [name for name in self.given if name.startswith("key.converter")]
+        else:
+            self.found |= trial.found
+
+    def _converter(self, part: str, format_name: str | None) -> None:
+        """Record the converter of *part* and its sub-properties."""
+        name, form = f"{part}.converter", form_of(format_name)
+        value = self.given.get(name)
+        self._take("converters", name)
+        found = self.found.get(f"{part}_converter")
+        if found is None and value is None and form is not None:
+            to_write = form.traits.assumed_to_write if self.writes else {}
+            found = {**form.traits.assumed, **to_write}.get(_PARTS[part])
+            if found is not None:
+                self.found[f"{part}_converter"] = found
+                defaults = plugins.load("converters", found).traits.defaults
+                says = "".join(f" with {key}={shown_value(own)}" for key, own in defaults.items())
+                why = f"not given, so the worker's converter was used; {found}{says} is assumed"
+                do = f"set {name} to the worker's converter"
+                self.issues.append(warning("assumed", name, None, why, do))
+        if found is not None and form is not None and not _go_together(found, form):
+            fit = _that_go_with(form, _PARTS[part])
+            why = f"this version writes {format_name} files of: {', '.join(fit)}"
+            do = f"set {name}={fit[0]}" if fit else f"choose another {_format_of(name)}"
+            self._refuse("combination", name, why, do)
+        properties: dict[str, Any] = {}
         if found is not None:
-            named.found[f"{part}_converter"] = found
-            defaults = plugins.load("converters", found).traits.defaults
-            says = "".join(f" with {key}={shown_value(own)}" for key, own in defaults.items())
-            why = f"not given, so the worker's converter was used; {found}{says} is assumed"
-            do = f"set {name} to the worker's converter"
-            named.issues.append(warning("assumed", name, None, why, do))
-    if found is not None and form is not None and not _go_together(found, form):
-        fit = _that_go_with(form, _PARTS[part])
-        why = f"this version writes {format_name} files of: {', '.join(fit)}"
-        do = f"set {name}={fit[0]}" if fit else f"choose another {_format_of(name)}"
-        named.issues.append(error("combination", name, value, why, do))
-    properties: dict[str, Any] = {}
-    if found is not None:
-        converter = plugins.load("converters", found)
-        properties = _given_options(given, f"{name}.", found)
-        if value is None or value.text == found:  # a Java class keeps Connect's own defaults
-            properties = {**converter.traits.defaults, **properties}
-        opened = converter()
+            converter = plugins.load("converters", found)
+            properties = _given_options(self.given, f"{name}.", found)
+            if value is None or value.text == found:  # a Java class keeps Connect's own defaults
+                properties = {**converter.traits.defaults, **properties}
+            self._configure(converter(), properties, name, format_name)
+        self.found[f"{part}_converter_properties"] = properties
+
+    def _configure(
+        self, opened: Any, properties: Mapping[str, Any], name: str, format_name: str | None
+    ) -> None:
+        """Check that a converter can be configured like this, and fits files of a format."""
+        form = form_of(format_name)
+        needs_schema = self.writes and form is not None and form.traits.needs_schema
         try:
             opened.configure(properties)
-            needs_schema = writes and form is not None and form.traits.needs_schema
-            if (
-                needs_schema
-                and isinstance(opened, plugins.MayBeSchemaless)
-                and opened.is_schemaless
-            ):
-                named.issues.append(_schemaless(name, format_name, value))
+            is_schemaless = isinstance(opened, plugins.MayBeSchemaless) and opened.is_schemaless
+            if needs_schema and is_schemaless:
+                why = f"{format_name} files need a schema, and JSON without schemas has none"
+                do = f"set {name}.schemas.enable=true if the records carry theirs, or "
+                self._refuse("combination", name, why, f"{do}{_format_of(name)}=json")
         except ConfigurationError as problem:
             place = f"{name}.{problem.place.get('property', '')}".removesuffix(".")
             why = f"{problem.what}; {problem.why}" if problem.why else problem.what
-            issue = error("unsupported", place, given.get(place), why, problem.do)
-            named.issues.append(issue)
-    named.found[f"{part}_converter_properties"] = properties
+            self._refuse("unsupported", place, why, problem.do)
+
+    def _name_by_connector(self, connector: str | None) -> None:
+        """Note the format that a connector always writes, if it is of that kind."""
+        for plugin in plugins.installed("formats") if connector else ():
+            traits = form_of(plugin.name).traits
+            if connector in traits.connectors:
+                self.found["format_class"] = plugin.name
+                self.defaults |= traits.connector_settings
+
+    def _own_settings(self) -> None:
+        """Note how the layout of the format differs from others, and refuse to mix the two."""
+        name = self.found.get("format_class")
+        traits = None if name is None else form_of(name).traits
+        own: Mapping[str, Any] = {} if traits is None else traits.settings
+        self.defaults |= own
+        is_dated = traits is not None and traits.directory is not None
+        if self.given.text(_TEMPLATE) and not is_dated:
+            dated = " or ".join(
+                plugin.name
+                for plugin in plugins.installed("formats")
+                if form_of(plugin.name).traits.directory is not None
+            )
+            why = f"it applies to format.class={dated} only"
+            do = f"set format.class={dated}; elsewhere partitioner.class gives directories"
+            self._refuse("combination", _TEMPLATE, why, do)
+        for part in _SIDES if own else ():
+            if self.given.is_true(f"store.kafka.{part}"):
+                why = f"format.class={name} has no place for {part}"
+                do = f"set it to false; to keep {part} choose full records"
+                self._refuse("combination", f"store.kafka.{part}", why, do)
+        wanted, asked = own.get(_PARTITIONER), self.found.get(_PARTITIONER)
+        if asked is not None and wanted is not None and asked != wanted:
+            why = f"the objects of format.class={name} have names of their own"
+            self._refuse("combination", "partitioner.class", why, "remove it")
+        if asked is not None and wanted is None:
+            mine = [
+                plugin.name
+                for plugin in plugins.installed("formats")
+                if form_of(plugin.name).traits.settings.get(_PARTITIONER) == asked
+            ]
+            if mine:
+                why = f"it applies to format.class={' or '.join(mine)} only"
+                do = f"set format.class={mine[0]}, or choose another partitioner"
+                self._refuse("combination", "partitioner.class", why, do)
+
+    def _full_records(self) -> None:
+        self.found.setdefault("format_class", RECORD_FORMAT)
+        traits = self.form.traits
+        if View.RECORD not in traits.views:
+            why, do = "it cannot hold full records", "leave out format.class, or choose "
+            self._refuse("unsupported", "format.class", why, f"{do}--view value")
+        elif traits.stores_batches:
+            self._not_of_batches()
+        elif traits.reads_only:
+            self._refuse("unsupported", "format.class", "it is only read", "leave out format.class")
+        self.without_effect += [name for name in self.given if name.startswith(_OF_VALUES)]
+
+    def _not_of_batches(self) -> None:
+        """Refuse what cannot be done with batches that nobody unpacks."""
+        name = self.found.get(_PARTITIONER)
+        if name is not None and not hasattr(plugins.load("partitioners", name), "only_directory"):
+            self._refuse("combination", "partitioner.class", OF_RECORDS, AS_PARQUET)
+        for name in ("errors.deadletterqueue.topic.name", "s3.schema.partition.affix.type"):
+            if self.given.text(name).upper() not in ("", "NONE"):
+                self._refuse("combination", name, OF_RECORDS, AS_PARQUET)
+        self.without_effect += [name for name in self.given if name in _OF_ROWS]
+
+    def _values(self, *, is_connector: bool) -> None:
+        given, form = self.given, self.form
+        is_only_read = form is not None and form.traits.reads_only
+        if self.writes and is_only_read and not form.traits.stores_batches:
+            do = f"choose {that_hold(View.VALUE)}"
+            self._refuse("unsupported", "format.class", "it is only read", do)
+        elif form is None or (is_only_read and not self.writes):
+            pass  # whatever reads it knows what it holds
+        elif View.VALUE not in form.traits.views and (self.writes or is_connector):
+            why = "this version supports it for full records only"
+            do = f"leave out format.class for full records, or choose {that_hold(View.VALUE)}"
+            self._refuse("unsupported", "format.class", why, do)
+        has_tombstones = given.text("behavior.on.null.values").lower() == "write"
+        if self.writes and has_tombstones and not given.is_true("store.kafka.keys"):
+            why = "of a tombstone there is nothing but its key to store"
+            do = "set store.kafka.keys=true, or leave out format.class: full records keep "
+            self._refuse("combination", "behavior.on.null.values", why, f"{do}tombstones")
+        for part in _SIDES:
+            name = f"{part}.format.class"
+            if given.is_true(f"store.kafka.{part}"):
+                self._take("formats", name)
+                if self.writes:
+                    self._side_format(part, name)
+            elif name in given:
+                self.without_effect.append(name)
+
+    def _side_format(self, part: str, name: str) -> None:
+        """Take the connectors' format for files of keys or headers, and refuse one without."""
+        attribute = name.replace(".", "_")
+        if name not in self.given:
+            self.found[attribute] = CONNECTORS_SIDES_FORMAT
+        form = form_of(self.found.get(attribute))
+        if form is not None and _SIDES[part] not in form.traits.views:
+            why = f"this version cannot write {part} in this format"
+            self._refuse("unsupported", name, why, f"choose {that_hold(_SIDES[part])}")
+
+    def _misfits(self) -> None:
+        """Refuse each option that applies to all files and that some format lacks."""
+        # as S3SinkConnectorConfig.validateCompression: all files have the same format
+        for name, value in self.given.items():
+            found = BY_NAME.get(name)
+            option = None if found is None else found.declared
+            if found is None or option is None or not option.must_fit:
+                continue
+            if option.read(value.value) == option.default:
+                continue
+            for attribute in _FORMATS:
+                form = self.found.get(attribute)
+                if form is not None and ("formats", form) not in found.plugins:
+                    why = f"{attribute.replace('_', '.')} is {form}, which does not have it"
+                    self._refuse("combination", name, why, f"set it to {option.default}")
 
 
 def _go_together(converter: str, form: Any) -> bool:
@@ -177,7 +363,7 @@ def _that_go_with(form: Any, view: View) -> list[str]:
     return sorted(found, key=lambda name: (name != form.traits.assumed.get(view), name))
 
 
-def _given_options(given: Mapping[str, Value], prefix: str, converter: str) -> dict[str, Any]:
+def _given_options(given: Given, prefix: str, converter: str) -> dict[str, Any]:
     """Return what was given for the options of *converter*, by their names without *prefix*."""
     mine = {
         name: BY_NAME[name].declared
@@ -198,244 +384,19 @@ def _format_of(converter: str) -> str:
     return "keys.format.class" if converter == "key.converter" else "format.class"
 
 
-def _schemaless(name: str, format_name: str | None, value: Value | None) -> ConfigIssue:
-    why = f"{format_name} files need a schema, and JSON without schemas has none"
-    form = _format_of(name)
-    do = f"set {name}.schemas.enable=true if the records carry theirs, or {form}=json"
-    return error("combination", name, value, why, do)
-
-
-_OF_VALUES: Final = (
-    "key.converter",
-    "value.converter",
-    "store.kafka.",
-    "keys.format.",
-    "headers.format.",
-    "behavior.on.null.",
-)
-
-_TEMPLATE: Final = "object.name.template"
-_SIDES: Final = {"keys": View.KEY, "headers": View.HEADERS}
-"""The files beside the values, by the first word of their properties."""
-_FORMATS: Final = ("format_class", "keys_format_class", "headers_format_class")
-"""The settings that name the formats of files."""
-
-_PARTITIONER: Final = "partitioner_class"
-
-
-def resolve_plugins(
-    given: Mapping[str, Value],
-    *,
-    writes: bool,
-    converts: bool,
-    connector: str | None,
-    lacks_format: bool,
-) -> NamedPlugins:
-    """Find the view, formats, converters and partitioner.
-
-    Args:
-        writes: Whether the command writes objects (sink) or reads them.
-        converts: Whether it decodes records at all.
-        connector: The class of the connector whose file this is; None if it is not one's.
-        lacks_format: Whether the command needs a format and none was given.
-    """
-    is_connector = connector is not None
-    view = given["view"].text.lower() if "view" in given else ""
-    if view not in ("record", "value"):
-        view = "value" if "format.class" in given or is_connector else "record"
-    named = NamedPlugins(view, {"view": view} if writes and "view" not in given else {})
-    if "format.class" not in given:
-        _name_by_connector(named, connector)
-    if is_connector and lacks_format and "format_class" not in named.found:
-        why = "a connector's configuration needs it"
-        do = "add format.class; for full records leave out connector.class"
-        named.issues.append(error("incomplete", "format.class", None, why, do))
-    named.take("formats", "format.class", given)
-    if writes and "view" not in given and named.stores_batches:
-        named.view = view = named.found["view"] = "record"
-    named.take("formats", "only.format", given)
-    named.take("partitioners", "partitioner.class", given)
-    _own_settings(named, given)
-    named.take("extractors", "timestamp.extractor", given)
-    if view == "record" and writes:
-        _full_records(named, given)
-    else:
-        _values(named, given, writes=writes, is_connector=is_connector)
-        if converts:
-            resolve_converters(named, given, writes=writes)
-    if writes:
-        named.issues += _misfits(named, given)
-    return named
-
-
-def _name_by_connector(named: NamedPlugins, connector: str | None) -> None:
-    """Note the format that a connector always writes, if it is of that kind."""
-    for plugin in plugins.installed("formats") if connector else ():
-        traits = form_of(plugin.name).traits
-        if connector in traits.connectors:
-            named.found["format_class"] = plugin.name
-            named.defaults |= traits.connector_settings
-
-
-def _own_settings(named: NamedPlugins, given: Mapping[str, Value]) -> None:
-    """Note how the layout of the format differs from others, and refuse to mix the two."""
-    name = named.found.get("format_class")
-    traits = None if name is None else form_of(name).traits
-    own: Mapping[str, Any] = {} if traits is None else traits.settings
-    named.defaults |= own
-    is_dated = traits is not None and traits.directory is not None
-    if text_of(given, _TEMPLATE) and not is_dated:
-        dated = " or ".join(
-            plugin.name
-            for plugin in plugins.installed("formats")
-            if form_of(plugin.name).traits.directory is not None
-        )
-        why = f"it applies to format.class={dated} only"
-        do = f"set format.class={dated}; elsewhere partitioner.class gives directories"
-        named.issues.append(error("combination", _TEMPLATE, given[_TEMPLATE], why, do))
-    for part in _SIDES if own else ():
-        if is_true(given, f"store.kafka.{part}"):
-            why = f"format.class={name} has no place for {part}"
-            do = f"set it to false; to keep {part} choose full records"
-            side = f"store.kafka.{part}"
-            named.issues.append(error("combination", side, given[side], why, do))
-    wanted, asked = own.get(_PARTITIONER), named.found.get(_PARTITIONER)
-    value = given.get("partitioner.class")
-    if asked is not None and wanted is not None and asked != wanted:
-        why = f"the objects of format.class={name} have names of their own"
-        issue = error("combination", "partitioner.class", value, why, "remove it")
-        named.issues.append(issue)
-    if asked is not None and wanted is None:
-        mine = [
-            plugin.name
-            for plugin in plugins.installed("formats")
-            if form_of(plugin.name).traits.settings.get(_PARTITIONER) == asked
-        ]
-        if mine:
-            why = f"it applies to format.class={' or '.join(mine)} only"
-            do = f"set format.class={mine[0]}, or choose another partitioner"
-            named.issues.append(error("combination", "partitioner.class", value, why, do))
-
-
-def _full_records(named: NamedPlugins, given: Mapping[str, Value]) -> None:
-    form = form_of(named.found.setdefault("format_class", RECORD_FORMAT))
-    value = given.get("format.class")
-    if form is not None and View.RECORD not in form.traits.views:
-        why = "it cannot hold full records"
-        do = "leave out format.class, or choose --view value"
-        named.issues.append(error("unsupported", "format.class", value, why, do))
-    elif form is not None and form.traits.stores_batches:
-        named.issues += _not_of_batches(named, given)
-    elif form is not None and form.traits.reads_only:
-        do = "leave out format.class"
-        named.issues.append(error("unsupported", "format.class", value, "it is only read", do))
-    named.without_effect += [name for name in given if name.startswith(_OF_VALUES)]
-
-
-OF_RECORDS: Final = "it needs records, and batches are stored as the brokers have them"
-AS_PARQUET: Final = "remove it, or leave out format.class: full records are stored as Parquet then"
-
-
-def _not_of_batches(named: NamedPlugins, given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
-    """Yield what cannot be done with batches that nobody unpacks."""
-    name = named.found.get("partitioner_class")
-    if name is not None and not hasattr(plugins.load("partitioners", name), "only_directory"):
-        yield error(
-            "combination", "partitioner.class", given["partitioner.class"], OF_RECORDS, AS_PARQUET
-        )
-    for name in ("errors.deadletterqueue.topic.name", "s3.schema.partition.affix.type"):
-        if text_of(given, name).upper() not in ("", "NONE"):
-            yield error("combination", name, given[name], OF_RECORDS, AS_PARQUET)
-    named.without_effect += [name for name in given if name in _OF_ROWS]
-
-
-_OF_ROWS: Final = (
-    "timestamp.extractor",
-    "schema.compatibility",
-    "rotate.file.on.partition.change",
-    "partitioner.max.open.files",
-)
-
-
-def _values(
-    named: NamedPlugins, given: Mapping[str, Value], *, writes: bool, is_connector: bool
-) -> None:
-    form = form_of(named.found.get("format_class"))
-    is_only_read = form is not None and form.traits.reads_only
-    if writes and form is not None and is_only_read and not form.traits.stores_batches:
-        do = f"choose {that_hold(View.VALUE)}"
-        issue = error("unsupported", "format.class", given["format.class"], "it is only read", do)
-        named.issues.append(issue)
-    elif form is None or (is_only_read and not writes):
-        pass  # whatever reads it knows what it holds
-    elif View.VALUE not in form.traits.views and (writes or is_connector):
-        why = "this version supports it for full records only"
-        do = f"leave out format.class for full records, or choose {that_hold(View.VALUE)}"
-        named.issues.append(error("unsupported", "format.class", given["format.class"], why, do))
-    has_tombstones = text_of(given, "behavior.on.null.values").lower() == "write"
-    if writes and has_tombstones and not is_true(given, "store.kafka.keys"):
-        nulls = given["behavior.on.null.values"]
-        why = "of a tombstone there is nothing but its key to store"
-        do = "set store.kafka.keys=true, or leave out format.class: full records keep tombstones"
-        named.issues.append(error("combination", "behavior.on.null.values", nulls, why, do))
-    for part in _SIDES:
-        name = f"{part}.format.class"
-        if is_true(given, f"store.kafka.{part}"):
-            named.take("formats", name, given)
-            if writes:
-                named.issues += _side_format(named, given, part, name)
-        elif name in given:
-            named.without_effect.append(name)
-
-
-def _side_format(
-    named: NamedPlugins, given: Mapping[str, Value], part: str, name: str
-) -> Iterator[ConfigIssue]:
-    """Yield what is wrong with the files of keys or headers."""
-    attribute = name.replace(".", "_")
-    if name not in given:
-        named.found[attribute] = CONNECTORS_SIDES_FORMAT
-    form = form_of(named.found.get(attribute))
-    if form is not None and _SIDES[part] not in form.traits.views:
-        why = f"this version cannot write {part} in this format"
-        yield error("unsupported", name, given.get(name), why, f"choose {that_hold(_SIDES[part])}")
-
-
-def _misfits(named: NamedPlugins, given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
-    """Yield an error for each option that applies to all files and that some format lacks."""
-    # as S3SinkConnectorConfig.validateCompression: all files have the same format
-    for name, value in given.items():
-        found = BY_NAME.get(name)
-        option = None if found is None else found.declared
-        if found is None or option is None or not option.must_fit:
-            continue
-        if option.read(value.value) == option.default:
-            continue
-        for attribute in _FORMATS:
-            form = named.found.get(attribute)
-            if form is not None and ("formats", form) not in found.plugins:
-                why = f"{attribute.replace('_', '.')} is {form}, which does not have it"
-                yield error("combination", name, value, why, f"set it to {option.default}")
-
-
 _NAMED_BY: Final = {"stores": "store.url", "formats": "format.class"}
 
 _NAMING: Final = frozenset(attribute.replace("_", ".") for _, attribute in CHOICES)
 """The properties that name plugins."""
 
 
-def usable(
-    names: Iterable[str], given: Mapping[str, Value], bad: Container[str]
-) -> dict[str, Value]:
+def usable(names: Iterable[str], given: Given, bad: Container[str]) -> Given:
     """Return what was given for *names*, without the *bad* ones; an empty name is not given."""
-    return {
-        name: given[name]
-        for name in names
-        if name not in bad and (name not in _NAMING or given[name].text)
-    }
+    good = (name for name in names if name not in bad)
+    return Given({name: given[name] for name in good if name not in _NAMING or given[name].text})
 
 
-def refused_values(names: Iterable[str], given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
+def refused_values(names: Iterable[str], given: Given) -> Iterator[ConfigIssue]:
     """Yield an error for each value that its option refuses."""
     for name in names:
         found = BY_NAME.get(name)
@@ -443,15 +404,13 @@ def refused_values(names: Iterable[str], given: Mapping[str, Value]) -> Iterator
             try:
                 found.read(given[name].value)
             except ValueError as problem:
-                yield error("value", name, given[name], str(problem), "correct it")
+                yield given.error("value", name, str(problem), "correct it")
 
 
-def option_values(given: Mapping[str, Value]) -> dict[str, Any]:
+def option_values(given: Given) -> dict[str, Any]:
     """Return the value of each option in *given*, of the option's type."""
-    found = (
-        (name, value, BY_NAME[name].declared) for name, value in given.items() if name in BY_NAME
-    )
-    return {name: option.read(value.value) for name, value, option in found if option is not None}
+    found = ((name, BY_NAME[name].declared) for name in given if name in BY_NAME)
+    return {name: option.read(given[name].value) for name, option in found if option is not None}
 
 
 def idle(names: Iterable[str], settings: Mapping[str, Any], *, reads: bool) -> Iterator[str]:
@@ -474,7 +433,7 @@ def idle(names: Iterable[str], settings: Mapping[str, Any], *, reads: bool) -> I
 
 
 def missing(
-    settings: Mapping[str, Any], given: Mapping[str, Value], sides: frozenset[str]
+    settings: Mapping[str, Any], given: Given, sides: frozenset[str]
 ) -> Iterator[ConfigIssue]:
     """Yield what the chosen plugins need and was not given, and options they cannot declare.
 
@@ -512,7 +471,7 @@ def missing(
             if other and texts.get(option.name) is not None and texts.get(other) is None:
                 name = prefix + option.name
                 why = f"it is ignored, as by the connectors, because {prefix}{other} is not set"
-                yield warning("no_effect", name, given[name], why, "set both, or neither")
+                yield given.warning("no_effect", name, why, "set both, or neither")
 
 
 def unusable(

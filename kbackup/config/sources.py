@@ -23,7 +23,17 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from kbackup.config import files, known
-from kbackup.config.issues import MASK, ConfigIssue, Origin, Value, error, is_secret, short, warning
+from kbackup.config.issues import (
+    MASK,
+    ConfigIssue,
+    Given,
+    Origin,
+    Value,
+    error,
+    is_secret,
+    short,
+    warning,
+)
 from kbackup.config.property import VARIABLES, read_pairs, variable
 from kbackup.config.settings import ALIASES, BY_NAME, by_attribute
 from kbackup.errors import ConfigurationError
@@ -280,7 +290,7 @@ class Merged:
         connectors: The files that are of a connector of Kafka Connect.
     """
 
-    values: dict[str, Value] = field(default_factory=dict)
+    values: Given = field(default_factory=Given)
     issues: list[ConfigIssue] = field(default_factory=list)
     connectors: set[str] = field(default_factory=set)
 

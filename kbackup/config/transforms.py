@@ -11,12 +11,12 @@ For a restore that is the name of the target, for a sink the name under which it
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from kbackup import plugins
-from kbackup.config.issues import ConfigIssue, Value, error, text_of, warning
+from kbackup.config.issues import ConfigIssue, Given, Value, error
 from kbackup.errors import ConfigurationError
 from kbackup.naming.renaming import Rename
 from kbackup.options import read_boolean
@@ -47,7 +47,7 @@ def is_transform(name: str) -> bool:
     return name in ("transforms", "predicates") or name.startswith(("transforms.", "predicates."))
 
 
-def steps(given: Mapping[str, Value], view: str, *, has_keys: bool) -> Steps[Step]:
+def steps(given: Given, view: str, *, has_keys: bool) -> Steps[Step]:
     """Return the transforms of a sink, including its routing; none if it only routes.
 
     Args:
@@ -68,13 +68,13 @@ def steps(given: Mapping[str, Value], view: str, *, has_keys: bool) -> Steps[Ste
             if step.side == "key" and not has_keys:
                 why = "keys are not stored, so it would have no effect"
                 name = f"transforms.{alias}.type"
-                issues.append(warning("no_effect", name, given[name], why))
+                issues.append(given.warning("no_effect", name, why))
             else:
                 found.append(step)
     return Steps(_beyond_routing(found), issues)
 
 
-def restore_steps(given: Mapping[str, Value], converters: frozenset[str]) -> Steps[Step]:
+def restore_steps(given: Given, converters: frozenset[str]) -> Steps[Step]:
     """Return the transforms of a restore, including the renaming; none if it only renames.
 
     Args:
@@ -98,7 +98,7 @@ def restore_steps(given: Mapping[str, Value], converters: frozenset[str]) -> Ste
         if lacks:
             why = f"it changes the {lacks[0]}, and no converter is set to read it"
             do = f"set {lacks[0]}.converter to the converter that fits what producers write"
-            issues.append(error("transform", f"transforms.{alias}.type", kind, why, do))
+            issues.append(given.error("transform", f"transforms.{alias}.type", why, do))
         found.append(step)
     return Steps(_beyond_routing(found), issues)
 
@@ -109,12 +109,12 @@ def _beyond_routing(found: Sequence[Step]) -> tuple[Step, ...]:
 
 
 class _RefusedError(Exception):
-    def __init__(self, issue: ConfigIssue) -> None:
+    def __init__(self, given: Given, name: str, why: str, do: str) -> None:
         super().__init__()
-        self.issue = issue
+        self.issue = given.error("transform", name, why, do)
 
 
-def _opened(alias: str, given: Mapping[str, Value], issues: list[ConfigIssue]) -> Step:
+def _opened(alias: str, given: Given, issues: list[ConfigIssue]) -> Step:
     """Return the transform *alias*, after checking that it can be configured like this."""
     prefix = f"transforms.{alias}."
     plugin, side = _class(f"{prefix}type", given, "transforms", "transform")
@@ -123,24 +123,22 @@ def _opened(alias: str, given: Mapping[str, Value], issues: list[ConfigIssue]) -
     try:
         plugins.load("transforms", plugin)().configure(options, side)
     except ConfigurationError as problem:
-        raise _RefusedError(_problem(problem, prefix, given)) from problem
+        raise _refusal(problem, prefix, given) from problem
     return Step(alias, plugin, side, options, condition)
 
 
-def _condition(
-    prefix: str, given: Mapping[str, Value], issues: list[ConfigIssue]
-) -> Condition | None:
+def _condition(prefix: str, given: Given, issues: list[ConfigIssue]) -> Condition | None:
     named, negate = given.get(f"{prefix}predicate"), given.get(f"{prefix}negate")
     if named is None:
         if negate is not None:
             why = "there is no predicate to negate"
-            issues.append(warning("no_effect", f"{prefix}negate", negate, why))
+            issues.append(given.warning("no_effect", f"{prefix}negate", why))
         return None
     alias = named.text
     if alias not in _listed_in(given, "predicates"):
         why = f"predicates does not name {alias!r}"
         do = "add it to predicates, and set its type"
-        raise _RefusedError(error("transform", f"{prefix}predicate", named, why, do))
+        raise _RefusedError(given, f"{prefix}predicate", why, do)
     own = f"predicates.{alias}."
     plugin, _ = _class(f"{own}type", given, "predicates", "predicate")
     options = _options("predicates", plugin, own, given, issues, own=("type",))
@@ -148,24 +146,20 @@ def _condition(
         is_negated = read_boolean(negate.value) if negate is not None else False
         plugins.load("predicates", plugin)().configure(options)
     except ValueError as problem:
-        why = str(problem)
-        raise _RefusedError(
-            error("transform", f"{prefix}negate", negate, why, "correct it")
-        ) from problem
+        name, why = f"{prefix}negate", str(problem)
+        raise _RefusedError(given, name, why, "correct it") from problem
     except ConfigurationError as problem:
-        raise _RefusedError(_problem(problem, own, given)) from problem
+        raise _refusal(problem, own, given) from problem
     return Condition(alias, plugin, options, is_negated)
 
 
-def _class(
-    name: str, given: Mapping[str, Value], extension_point: str, word: str
-) -> tuple[str, str]:
+def _class(name: str, given: Given, extension_point: str, word: str) -> tuple[str, str]:
     """Return the plugin for a Java class, and the side named after its ``$``."""
     kind = given.get(name)
     if kind is None:
         alias = name.split(".")[1]
         why = f"{extension_point} names {alias}, but its type is not set"
-        raise _RefusedError(error("transform", name, None, why, "add it"))
+        raise _RefusedError(given, name, why, "add it")
     simple, _, side = kind.text.rpartition(".")[2].partition("$")
     for plugin, found in _usable(extension_point):
         sides = found.traits.sides
@@ -174,13 +168,13 @@ def _class(
         if simple in found.traits.class_names:
             classes = " or ".join(f"{simple}${each.title()}" for each in sides) or simple
             why, do = "there is no such class", f"write {classes}"
-            raise _RefusedError(error("transform", name, kind, why, do))
+            raise _RefusedError(given, name, why, do)
     known = sorted(
         each for _, found in _usable(extension_point) for each in found.traits.class_names
     )
     why = f"no installed {word} has this name; installed are {', '.join(known)}"
     do = f"remove it from {extension_point}, or install the package that provides it"
-    raise _RefusedError(error("transform", name, kind, why, do))
+    raise _RefusedError(given, name, why, do)
 
 
 def _usable(extension_point: str) -> Iterator[tuple[str, Any]]:
@@ -196,7 +190,7 @@ def _options(
     extension_point: str,
     plugin: str,
     prefix: str,
-    given: Mapping[str, Value],
+    given: Given,
     issues: list[ConfigIssue],
     *,
     own: Iterable[str],
@@ -213,37 +207,35 @@ def _options(
         if option is None:
             why = f"{plugin} has no such option; it has no effect"
             do = f"its options are {', '.join(each.name for each in declared) or 'none'}"
-            issues.append(warning("unknown_name", full, value, why, do))
+            issues.append(given.warning("unknown_name", full, why, do))
             continue
         try:
             found[option.name] = option.read(value.value)
         except ValueError as problem:
-            refusal = error("transform", full, value, str(problem), "correct it")
-            raise _RefusedError(refusal) from problem
+            raise _RefusedError(given, full, str(problem), "correct it") from problem
     for option in declared:
         if option.is_required and found.get(option.name) in (None, "", ()):
-            full = f"{prefix}{option.name}"
-            raise _RefusedError(error("transform", full, given.get(full), "it is needed", "add it"))
+            raise _RefusedError(given, f"{prefix}{option.name}", "it is needed", "add it")
     return found
 
 
-def _problem(problem: ConfigurationError, prefix: str, given: Mapping[str, Value]) -> ConfigIssue:
+def _refusal(problem: ConfigurationError, prefix: str, given: Given) -> _RefusedError:
     name = f"{prefix}{problem.place.get('property', 'type')}"
     why = f"{problem.what}: {problem.why}" if problem.why else problem.what
-    return error("transform", name, given.get(name), why, problem.do)
+    return _RefusedError(given, name, why, problem.do)
 
 
-def _check_reads(step: Step, given: Mapping[str, Value], view: str) -> None:
+def _check_reads(step: Step, given: Given, view: str) -> None:
     """Refuse a transform of what is not converted."""
     name = f"transforms.{step.alias}.type"
     if view == "record" and step.reads:
         parts = " and ".join(sorted(step.reads))
         why = f"it changes the {parts}, and full records keep their bytes as they are"
         do = "set format.class, which stores converted values, or remove it from transforms"
-        raise _RefusedError(error("transform", name, given[name], why, do))
+        raise _RefusedError(given, name, why, do)
 
 
-def _check_topic(step: Step, given: Mapping[str, Value]) -> None:
+def _check_topic(step: Step, given: Given) -> None:
     """Refuse a transform that chooses a topic for each record, which only a restore applies."""
     if step.chooses_topics:
         name = f"transforms.{step.alias}.type"
@@ -255,33 +247,33 @@ def _check_topic(step: Step, given: Mapping[str, Value]) -> None:
             "remove it from transforms here, and give it to the restore; to store records by time "
             "or by a field, use the time-based or the field partitioner"
         )
-        raise _RefusedError(error("transform", name, given[name], why, do))
+        raise _RefusedError(given, name, why, do)
 
 
-def _listed_in(given: Mapping[str, Value], name: str) -> list[str]:
-    names = text_of(given, name).split(",")
+def _listed_in(given: Given, name: str) -> list[str]:
+    names = given.text(name).split(",")
     return [each.strip() for each in names if each.strip()]
 
 
-def _repeated(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
+def _repeated(given: Given) -> Iterator[ConfigIssue]:
     """Refuse a transform that is named twice, as the connector does: it would be applied twice."""
     for alias, count in Counter(listed(given)).items():
         if count > 1:
             why = f"it names {alias} {count} times"
-            yield error("transform", "transforms", given["transforms"], why, "name it once")
+            yield given.error("transform", "transforms", why, "name it once")
 
 
-def _unlisted(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
+def _unlisted(given: Given) -> Iterator[ConfigIssue]:
     """Warn of each transform that is described and that the list does not name."""
     names = listed(given)
-    for name, value in given.items():
+    for name in given:
         alias = name.removeprefix("transforms.").removesuffix(".type")
         if "." not in alias and name == f"transforms.{alias}.type" and alias not in names:
             why = f"transforms does not name {alias}, so it has no effect"
-            yield warning("no_effect", name, value, why, "add it to transforms, or remove it")
+            yield given.warning("no_effect", name, why, "add it to transforms, or remove it")
 
 
-def listed(given: Mapping[str, Value]) -> list[str]:
+def listed(given: Given) -> list[str]:
     """Return the names of the transforms in order."""
     return _listed_in(given, "transforms")
 
@@ -291,12 +283,12 @@ def is_router(kind: Value) -> bool:
     return kind.text.rpartition(".")[2] == ROUTER
 
 
-def _routes(alias: str, given: Mapping[str, Value]) -> bool:
+def _routes(alias: str, given: Given) -> bool:
     kind = given.get(f"transforms.{alias}.type")
     return kind is not None and is_router(kind)
 
 
-def renaming_of(given: Mapping[str, Value]) -> Steps[Rename]:
+def renaming_of(given: Given) -> Steps[Rename]:
     """Return the renaming that *given* asks for.
 
     Args:
@@ -307,7 +299,7 @@ def renaming_of(given: Mapping[str, Value]) -> Steps[Rename]:
     prefix = given.get("rename.prefix")
     if rename is not None and prefix is not None:
         why, do = "rename is set too, and each gives the new name", "leave out one of them"
-        return Steps((), [error("rename", "rename.prefix", prefix, why, do)])
+        return Steps((), [given.error("rename", "rename.prefix", why, do)])
     if prefix is not None:
         rename = replace(prefix, value=f"{prefix.text}$0")
     if rename is not None:
@@ -316,11 +308,11 @@ def renaming_of(given: Mapping[str, Value]) -> Steps[Rename]:
             kind = given.get(f"transforms.{name}.type")
             if kind is not None and is_router(kind):
                 why = "rename takes its place"
-                step.issues.append(warning("replaced", f"transforms.{name}.type", kind, why))
+                step.issues.append(given.warning("replaced", f"transforms.{name}.type", why))
         return step
     if regex is not None:
         why = "it selects topics, but rename, which gives the new name, is not set"
-        return Steps((), [error("rename", "rename.regex", regex, why, "add --rename")])
+        return Steps((), [given.error("rename", "rename.regex", why, "add --rename")])
     parts = [_named(name, given) for name in listed(given)]
     return Steps(
         tuple(step for part in parts for step in part.steps),
@@ -328,17 +320,17 @@ def renaming_of(given: Mapping[str, Value]) -> Steps[Rename]:
     )
 
 
-def _named(name: str, given: Mapping[str, Value]) -> Steps[Rename]:
+def _named(name: str, given: Given) -> Steps[Rename]:
     kind = given.get(f"transforms.{name}.type")
     if kind is None:
         why = f"transforms names {name}, but its type is not set"
-        return Steps((), [error("transform", f"transforms.{name}.type", None, why, "add it")])
+        return Steps((), [given.error("transform", f"transforms.{name}.type", why, "add it")])
     if not is_router(kind):
         return Steps((), [])  # no renaming: `restore_steps`
     if f"transforms.{name}.predicate" in given:
         why = "a topic has one name for all its records, so a predicate cannot choose it"
         named = f"transforms.{name}.predicate"
-        return Steps((), [error("transform", named, given[named], why, "remove it")])
+        return Steps((), [given.error("transform", named, why, "remove it")])
     replacement = given.get(f"transforms.{name}.replacement")
     regex = given.get(f"transforms.{name}.regex")
     if replacement is None or regex is None:

@@ -3,7 +3,7 @@
 import pytest
 
 from kbackup.config import transforms
-from kbackup.config.issues import Origin, Value
+from kbackup.config.issues import Given, Origin, Value
 from kbackup.config.loading import Command
 from kbackup.config.transforms import steps
 from kbackup.naming.renaming import rename
@@ -13,8 +13,8 @@ from tests.support.configurations import Write, errors, load
 TYPE = "org.apache.kafka.connect.transforms.RegexRouter"
 
 
-def _given(properties: dict[str, str]) -> dict[str, Value]:
-    return {name: Value(text, Origin("file", "f:1")) for name, text in properties.items()}
+def _given(properties: dict[str, str]) -> Given:
+    return Given({name: Value(text, Origin("file", "f:1")) for name, text in properties.items()})
 
 
 ROUTER = {
