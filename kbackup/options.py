@@ -313,12 +313,14 @@ class Option(Generic[T]):
         try:
             return self.read(value)
         except ValueError as error:
-            raise ConfigurationError(
-                f"{self.name}={value} cannot be used",
-                str(error),
-                "correct it",
-                property=self.name,
-            ) from error
+            raise self.refusal(str(error), value=value) from error
+
+    def refusal(
+        self, why: str, do: str = "correct it", *, value: object = None
+    ) -> ConfigurationError:
+        """Return the error of a value that cannot be used, which names the property and *value*."""
+        what = self.name if value is None else f"{self.name}={value}"
+        return ConfigurationError(f"{what} cannot be used", why, do, property=self.name)
 
 
 class More(TypedDict, total=False):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
-from kbackup.errors import ConfigurationError, CorruptObjectError
+from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions, OnlyRead, Traits, codecs
 from kbackup.java import jackson
 from kbackup.naming import View
@@ -113,19 +113,11 @@ def check(given: Mapping[str, Any]) -> None:
     """
     for option in (SEPARATOR, QUOTE):
         if option.of(given) in _LINE_ENDS:
-            raise ConfigurationError(
-                f"{option.name}={option.of(given)} cannot be used",
-                "this character ends a line",
-                "choose another one",
-                property=option.name,
-            )
+            why = "this character ends a line"
+            raise option.refusal(why, "choose another one", value=option.of(given))
     if SEPARATOR.of(given) == QUOTE.of(given):
-        raise ConfigurationError(
-            f"{QUOTE.name}={QUOTE.of(given)} cannot be used",
-            f"it is also {SEPARATOR.name}",
-            "choose another one",
-            property=QUOTE.name,
-        )
+        why = f"it is also {SEPARATOR.name}"
+        raise QUOTE.refusal(why, "choose another one", value=QUOTE.of(given))
 
 
 _EXTENSION: Final = ".csv"

@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 
 from kbackup.connect import fields
 from kbackup.connect.tables import Level, TableColumn, injected
-from kbackup.errors import ConfigurationError
 from kbackup.options import Option, check_path, read_names
 from kbackup.partitioners import Traits, delimiter
 from kbackup.records import TopicPartition
@@ -56,10 +55,7 @@ class FieldPartitioner:
         self._names = FIELDS.of(options)
         self._delimiter = delimiter(options)
         if not self._names:
-            raise ConfigurationError(
-                f"{FIELDS.name} cannot be used", "it is not given", "name the fields",
-                property=FIELDS.name,
-            )  # fmt: skip
+            raise FIELDS.refusal("it is not given", "name the fields")
 
     def encode(self, _where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return the directory of each row, null where a field of it cannot name one."""

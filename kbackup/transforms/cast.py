@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 from kbackup.connect import json_values
 from kbackup.connect.json_values import default_of
 from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema, Type
-from kbackup.errors import ConfigurationError
 from kbackup.java import jackson
 from kbackup.java.joda import DAY_MS
 from kbackup.java.simple_date_format import SimpleDateFormat
@@ -167,11 +166,12 @@ class Cast:
             field, colon, word = (part.strip() for part in each.rpartition(":"))
             if word.lower() not in _TYPES or (colon and not field):
                 why = f"expected field:type, type one of {', '.join(_TYPES)}"
-                raise _unusable(each, why)
+                raise SPEC.refusal(why, value=each)
             if colon:
                 self._casts[field] = _TYPES[word.lower()]
             elif len(spec) > 1:
-                raise _unusable(each, "cast either the whole or single fields, not both")
+                why = "cast either the whole or single fields, not both"
+                raise SPEC.refusal(why, value=each)
             else:
                 self._whole = _TYPES[word.lower()]
 
@@ -209,10 +209,6 @@ class Cast:
         for name, target in self._casts.items():
             value[name] = _json(value.get(name), target)
         return value
-
-
-def _unusable(text: str, why: str) -> ConfigurationError:
-    return ConfigurationError(f"spec={text} cannot be used", why, "correct it", property=SPEC.name)
 
 
 def _cast(

@@ -30,10 +30,7 @@ class TopicNameMatches:
         try:
             self._pattern = translate(pattern)
         except PatternError as error:
-            raise ConfigurationError(
-                f"pattern={pattern} cannot be used", str(error), "write it another way",
-                property=PATTERN.name,
-            ) from error  # fmt: skip
+            raise PATTERN.refusal(str(error), "write it another way", value=pattern) from error
 
     def test(self, records: Records) -> pa.BooleanArray:
         """Return whether each topic matches.

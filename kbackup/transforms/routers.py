@@ -47,10 +47,7 @@ class TimestampRouter:
         try:
             self._time = SimpleDateFormat(pattern)
         except ValueError as error:
-            raise ConfigurationError(
-                f"timestamp.format={pattern} cannot be used", str(error), "correct it",
-                property=TIMESTAMP_FORMAT.name,
-            ) from error  # fmt: skip
+            raise TIMESTAMP_FORMAT.refusal(str(error), value=pattern) from error
 
     def apply(self, records: Records) -> Records:
         """Return the records with their new topics; those without a timestamp are refused."""
@@ -255,9 +252,6 @@ def _names(path: str) -> list[str]:
         found.append(next(each for each in step.groups() if each is not None))
         at = step.end()
     if not found or at < len(path):
-        raise ConfigurationError(
-            f"field={path} cannot be used",
-            "kbackup reads JSON paths of names only, such as $.a.b or $['a']['b']",
-            "write it that way", property=FIELD.name,
-        )  # fmt: skip
+        why = "kbackup reads JSON paths of names only, such as $.a.b or $['a']['b']"
+        raise FIELD.refusal(why, "write it that way", value=path)
     return found

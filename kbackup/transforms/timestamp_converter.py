@@ -74,9 +74,7 @@ class TimestampConverter:
         try:
             self._format = SimpleDateFormat(pattern) if pattern else None
         except ValueError as error:
-            raise ConfigurationError(
-                f"format={pattern} cannot be used", str(error), "correct it", property=FORMAT.name
-            ) from error
+            raise FORMAT.refusal(str(error), value=pattern) from error
 
     def apply(self, records: Records) -> Records:
         """Return the records with the times converted."""

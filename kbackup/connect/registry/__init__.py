@@ -355,12 +355,11 @@ def settings_of(properties: Mapping[str, Any]) -> RegistrySettings:
             )
     for kind in (TRUST_STORE_TYPE, KEY_STORE_TYPE):
         if kind.of(properties).upper() != "PEM":
-            raise ConfigurationError(
-                f"{kind.name}={kind.of(properties)} cannot be used",
+            raise kind.refusal(
                 _PEM,
                 "keytool -exportcert -rfc -keystore FILE -alias ALIAS > ca.pem; set "
                 f"{CA.name}=ca.pem, and remove it",
-                property=kind.name,
+                value=kind.of(properties),
             )
     host = PROXY_HOST.of(properties)
     return RegistrySettings(
@@ -393,17 +392,13 @@ def _user(properties: Mapping[str, Any], urls: tuple[str, ...]) -> str:
             property=URL.name,
         )
     if SOURCE.of(properties) == "USER_INFO" and not info:
-        raise ConfigurationError(
-            "basic.auth.credentials.source=USER_INFO cannot be used",
+        raise SOURCE.refusal(
             "it needs basic.auth.user.info, which is not set",
             "set it to user:password, beside the source",
-            property=SOURCE.name,
+            value="USER_INFO",
         )
     if info and ":" not in info:
-        raise ConfigurationError(
-            "basic.auth.user.info cannot be used",
-            "it has no colon between user and password",
-            "set it to user:password",
-            property=USER_INFO.name,
+        raise USER_INFO.refusal(
+            "it has no colon between user and password", "set it to user:password"
         )
     return info

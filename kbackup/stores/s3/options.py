@@ -380,19 +380,13 @@ def addressing_style(
     if not ACCELERATE.of(options):
         return "path" if PATH_STYLE.of(options) else "virtual"
     if endpoint_url is not None:
-        raise ConfigurationError(
-            f"{ACCELERATE.name} cannot be used",
+        raise ACCELERATE.refusal(
             "store.url names a server, and only Amazon's own have accelerate endpoints",
             f"set {ACCELERATE.name}=false, or remove store.url",
-            property=ACCELERATE.name,
         )
     if options.get(PATH_STYLE.name):
-        raise ConfigurationError(
-            f"{ACCELERATE.name} cannot be used",
-            "an accelerate endpoint has the bucket in its host name",
-            f"set {PATH_STYLE.name}=false",
-            property=ACCELERATE.name,
-        )
+        why = "an accelerate endpoint has the bucket in its host name"
+        raise ACCELERATE.refusal(why, f"set {PATH_STYLE.name}=false")
     return "virtual"
 
 
@@ -499,9 +493,9 @@ class ObjectSettings:
         kms_key, acl = KMS_KEY.of(options), CANNED_ACL.of(options)
         creating: dict[str, Any] = {} if acl is None else {"ACL": acl}
         if kms_key is not None and encryption in (None, "AES256"):
-            raise _combination(KMS_KEY.name, "aws:kms")
+            raise _combination(KMS_KEY, "aws:kms")
         if key is not None and encryption not in (None, "AES256"):
-            raise _combination(CUSTOMER_KEY.name, "AES256")
+            raise _combination(CUSTOMER_KEY, "AES256")
         keyed = {}
         if key is not None:
             keyed = {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": base64.b64decode(key)}
@@ -559,13 +553,9 @@ def _lock(options: Mapping[str, Any]) -> tuple[str, int] | None:
     return None if mode is None or not days else (mode, days)
 
 
-def _combination(name: str, encryption: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"{name} cannot be used",
-        f"it works only with {ENCRYPTION.name}={encryption}",
-        f"set {ENCRYPTION.name}={encryption}, or remove it",
-        property=name,
-    )
+def _combination(option: Option[Any], encryption: str) -> ConfigurationError:
+    needed = f"{ENCRYPTION.name}={encryption}"
+    return option.refusal(f"it works only with {needed}", f"set {needed}, or remove it")
 
 
 def _pair(text: str) -> tuple[str, str]:
