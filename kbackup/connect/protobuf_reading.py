@@ -121,17 +121,19 @@ def from_message(found: Any, style: ProtobufStyle) -> ConnectSchema:
     return _Reading(style).message(found)
 
 
-def real_oneofs(found: Any) -> list[Any]:
-    """Return the ``oneof`` fields of a message, without those that represent ``optional``."""
+def _parts(found: Any, style: ProtobufStyle) -> list[tuple[str, Any, bool]]:
+    """Return what a message has: by its name a ``oneof``, which is true, or a field in none.
+
+    A ``oneof`` that represents ``optional`` is none.
+    """
     proto = descriptor_pb2.DescriptorProto()
     found.CopyToProto(proto)
     synthetic = {each.oneof_index for each in proto.field if each.proto3_optional}
-    return [each for each in found.oneofs if each.index not in synthetic]
-
-
-def union_name(found: Any, style: ProtobufStyle) -> str:
-    """Return the name of a ``oneof``'s field."""
-    return f"{found.name}_{found.index}" if style.indexed_unions else str(found.name)
+    unions = [each for each in found.oneofs if each.index not in synthetic]
+    chosen = {each.number for union in unions for each in union.fields}
+    plain = [(each.name, each, False) for each in found.fields if each.number not in chosen]
+    indexed = style.indexed_unions
+    return [(f"{o.name}_{o.index}" if indexed else o.name, o, True) for o in unions] + plain
 
 
 def is_map(found: Any) -> bool:
@@ -157,11 +159,9 @@ class _Reading:
         if len(self.begun) > _DEPTH_MAX:
             raise ValueError(f"{found.full_name} is nested too deeply")
         self.begun.append(found.full_name)
-        unions = real_oneofs(found)
-        fields = [(union_name(each, self.style), self._union(each)) for each in unions]
-        chosen = {each.number for union in unions for each in union.fields}
-        fields += [
-            (each.name, self._field(each)) for each in found.fields if each.number not in chosen
+        fields = [
+            (name, self._union(part) if is_union else self._field(part))
+            for name, part, is_union in _parts(found, self.style)
         ]
         self.begun.pop()
         if len({name for name, _ in fields}) < len(fields):
@@ -432,14 +432,10 @@ def reader(found: Any, schema: ConnectSchema, style: ProtobufStyle) -> Callable[
 
 def _message_reader(found: Any, schema: ConnectSchema, style: ProtobufStyle) -> Read:
     fields = dict(schema.fields)
-    unions = real_oneofs(found)
-    chosen = {each.number for union in unions for each in union.fields}
-    readers: list[tuple[str, Read]] = []
-    for union in unions:
-        name = union_name(union, style)
-        readers.append((name, _union_reader(union, fields[name], style)))
-    plain = [each for each in found.fields if each.number not in chosen]
-    readers += [(each.name, _field_reader(each, fields[each.name], style)) for each in plain]
+    readers = [
+        (name, (_union_reader if is_union else _field_reader)(part, fields[name], style))
+        for name, part, is_union in _parts(found, style)
+    ]
 
     def read(value: Any) -> dict[str, Any]:
         return {name: of(value) for name, of in readers}
