@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, Final, ParamSpec, TypeVar, Unpack
 from urllib.parse import urlsplit
 
 from kbackup import options, plugins
@@ -25,7 +25,7 @@ from kbackup.naming import (
     words_of,
 )
 from kbackup.naming.generic import Expression
-from kbackup.options import Commands, Option, names_host, read_integer, read_names
+from kbackup.options import Commands, More, Option, names_host, read_integer, read_names
 from kbackup.plugins import Declared
 
 SINK: Final = frozenset({"sink"})
@@ -131,15 +131,19 @@ class Group:
 
     Attributes:
         commands: The commands that use the group's settings, unless a setting names others.
+        in_files: Its settings may be set in a file.
     """
 
     title: ClassVar[str]
     commands: ClassVar[frozenset[str]]
+    in_files: ClassVar[bool]
 
-    def __init_subclass__(cls, *, title: str = "", commands: frozenset[str] = frozenset()) -> None:
+    def __init_subclass__(
+        cls, *, title: str = "", commands: frozenset[str] = frozenset(), in_files: bool = True
+    ) -> None:
         """Declare a group, or with no *title* a class that joins groups."""
         if title:
-            cls.title, cls.commands = title, commands
+            cls.title, cls.commands, cls.in_files = title, commands, in_files
 
 
 P = ParamSpec("P")
@@ -169,12 +173,30 @@ words = _nameless(options.words)
 """`kbackup.options`, for the attributes of a `Group`."""
 
 
+def path(help: str, **more: Unpack[More]) -> Option[str | None]:  # noqa: A002
+    """Declare the place of a file or folder, which may be absent."""
+    return optional_text(help, type="file", **more)
+
+
+def pattern(help: str, *, commands: Commands, example: str) -> Option[str | None]:  # noqa: A002
+    """Declare a regular expression of Java's, which may be absent."""
+    return optional_text(
+        help,
+        type="regular expression",
+        check=check_pattern,
+        commands=commands,
+        example=example,
+        is_literal=True,
+    )
+
+
 def properties(group: type[Group]) -> Iterator[Property]:
     """Yield the properties that *group* declares, in its order."""
     for option in vars(group).values():
         if isinstance(option, Option):
             commands = of_side(group.commands, option.commands)
-            yield _placed(option, commands=commands, group=group.title)
+            is_property = option.is_property and group.in_files
+            yield _placed(option, commands=commands, group=group.title, is_property=is_property)
 
 
 def _placed(option: Option[Any], **place: Any) -> Property:

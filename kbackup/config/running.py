@@ -23,7 +23,6 @@ from kbackup.config.property import (
     Group,
     boolean,
     check_group,
-    check_pattern,
     check_servers,
     duration,
     integer,
@@ -31,6 +30,8 @@ from kbackup.config.property import (
     optional_integer,
     optional_text,
     parsed,
+    path,
+    pattern,
     read_expressions,
     read_listen,
     read_moment,
@@ -80,22 +81,16 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
         short=("-t",),
         example="orders,payments",
     )
-    topics_regex = optional_text(
+    topics_regex = pattern(
         "Topics whose whole name matches.",
-        type="regular expression",
-        check=check_pattern,
         commands=CHOOSING | {"doctor", "config"},
         example="prod[.].*",
-        is_literal=True,
     )
-    topics_exclude = optional_text(
+    topics_exclude = pattern(
         "Leave out topics whose whole name matches.  All others are taken, unless topics or "
         "topics.regex say which.",
-        type="regular expression",
-        check=check_pattern,
         commands=CHOOSING | {"doctor", "config"},
         example="test[.].*",
-        is_literal=True,
     )
     partitions = parsed(
         "Only these partitions of each topic.",
@@ -121,14 +116,11 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
         example="nightly-backup",
         check=check_group,
     )
-    groups = optional_text(
+    groups = pattern(
         "Consumer groups whose whole name matches.  Of those that have offsets in the topics; "
         "none: a sink captures no group, a drill sets none.",
-        type="regular expression",
-        check=check_pattern,
         commands=SINK | {"groups", "drill"},
         example="billing.*",
-        is_literal=True,
     )
     cluster_capture = boolean(
         "Capture ACLs, SCRAM users and broker settings too.  Their names lie readable in the "
@@ -177,10 +169,9 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
         is_secret=True,
         aliases=("kafka.sasl.password",),
     )
-    ssl_ca_location = optional_text(
+    ssl_ca_location = path(
         "PEM file or folder of the certificate authorities that signed the brokers' certificates.",
         aliases=("kafka.ssl.ca.location",),
-        type="file",
         example="/etc/kafka/ca.pem",
     )
 
@@ -211,26 +202,22 @@ class Encryption(Group, title="Encryption", commands=ALL - {"abort-uploads"}):
         commands=ENCRYPTING,
         example="MCowBQYDK2VuAyEAKRoC8mMsPjO1oYZYI5Z2v1iiV2aJcH7aX0vVt4sFx0U=",
     )
-    encryption_recipients_file = optional_text(
+    encryption_recipients_file = path(
         "File with more of them, as PEM blocks.",
-        type="file",
         commands=ENCRYPTING,
         example="/etc/kbackup/recipients.pem",
     )
-    encryption_key_file = optional_text(
+    encryption_key_file = path(
         "File with the backup's own key, mode 0600.  Needed by a sink with X25519 keys, "
         "whose first run makes it; it decrypts no record.",
-        type="file",
         example="/etc/kbackup/backup.key",
     )
-    encryption_identity_file = optional_text(
+    encryption_identity_file = path(
         "Private key to read the backup, mode 0600.  A PEM file.",
-        type="file",
         example="/etc/kbackup/identity.pem",
     )
-    encryption_phrase_file = optional_text(
+    encryption_phrase_file = path(
         "File with a passphrase, mode 0600.  A recipient that encrypts and decrypts.",
-        type="file",
         example="/etc/kbackup/passphrase",
     )
     encryption_kms_key = optional_text(
@@ -264,19 +251,16 @@ class SchemaRegistry(Group, title="Schema Registry", commands=RUNS | {"doctor"})
         "User and password of that registry, as user:password.",
         is_secret=True,
     )
-    schema_registry_ssl_ca_location = optional_text(
+    schema_registry_ssl_ca_location = path(
         "PEM file or folder of the authorities that signed that registry's certificate.",
-        type="file",
         example="/etc/ssl/registry-ca.pem",
     )
-    schema_registry_ssl_certificate_location = optional_text(
+    schema_registry_ssl_certificate_location = path(
         "PEM file with this client's certificate, for a registry that asks for one.",
-        type="file",
         example="/etc/ssl/client.pem",
     )
-    schema_registry_ssl_key_location = optional_text(
+    schema_registry_ssl_key_location = path(
         "PEM file with the private key, if it is not in the certificate's file.",
-        type="file",
         example="/etc/ssl/client.key",
     )
     schema_registry_ssl_key_password = optional_text(
@@ -301,15 +285,12 @@ class FollowSettings(Group, title="Following", commands=RUNS):
         ge=1,
         le=DURATION_MOST_MS,
     )
-    follow_groups = optional_text(
+    follow_groups = pattern(
         "With --follow: consumer groups whose whole name matches are set in the copy.  As it "
         "reaches where the sink has captured them, while they have no members and nobody moves "
         "them.",
-        type="regular expression",
-        check=check_pattern,
         commands=RESTORE,
         example=".*",
-        is_literal=True,
     )
 
 
@@ -521,10 +502,9 @@ class Restore(Group, title="Restore", commands=RESTORE):
         False,
         is_property=False,
     )
-    skipped_file = optional_text(
+    skipped_file = path(
         "Add a JSON line to this file for each record and object that is left out.",
         is_property=False,
-        type="file",
         example="/var/log/kbackup/skipped.jsonl",
     )
     yes_split_on_newline = switch(
@@ -551,23 +531,19 @@ class RunSettings(Group, title="Spark", commands=SPARK):
     )
 
 
-class OutputSettings(Group, title="Output", commands=ALL):
+class OutputSettings(Group, title="Output", commands=ALL, in_files=False):
     """What is printed, and where."""
 
-    json = switch("Print one JSON object per line on stdout.", False, is_property=False)
-    summary_file = optional_text(
+    json = switch("Print one JSON object per line on stdout.", False)
+    summary_file = path(
         "Write the summary to this file.  It is replaced as a whole.",
         commands=ALL - {"config"},
-        is_property=False,
-        type="file",
         example="/var/lib/kbackup/orders.json",
     )
-    metrics_file = optional_text(
+    metrics_file = path(
         "Write metrics for Prometheus to this file.  The node exporter's textfile collector reads "
         "it.  A run writes it once a minute and at its end.",
         commands=MEASURED | DRILL,
-        is_property=False,
-        type="file",
         example="/var/lib/node_exporter/kbackup.prom",
     )
     metrics_listen = parsed(
@@ -577,36 +553,30 @@ class OutputSettings(Group, title="Output", commands=ALL):
         None,
         read_listen,
         commands=MEASURED,
-        is_property=False,
         example="9464",
     )
-    quiet = switch("Print errors and reasons only.", False, short=("-q",), is_property=False)
+    quiet = switch("Print errors and reasons only.", False, short=("-q",))
     verbose = integer(
         "Print more; give it twice for even more.",
         0,
         short=("-v",),
-        is_property=False,
         is_count=True,
         ge=0,
     )
-    debug = switch("Print a traceback with an error.", False, is_property=False)
-    no_progress = switch("Print plain lines, not a live display.", False, is_property=False)
+    debug = switch("Print a traceback with an error.", False)
+    no_progress = switch("Print plain lines, not a live display.", False)
     progress_seconds = duration(
         "Seconds between two plain progress lines.",
         30.0,
-        is_property=False,
         ge=1,
     )
     log_format = words(
         "Format of log lines.  Of those on stderr and in the log file.",
         ("text", "json"),
         "text",
-        is_property=False,
         any_case=True,
     )
-    log_file = optional_text(
+    log_file = path(
         "Also write log lines to this file.",
-        is_property=False,
-        type="file",
         example="kbackup.log",
     )
