@@ -371,12 +371,12 @@ def optional_text(
     **more: Unpack[More],
 ) -> Option[str | None]:
     """Declare text that may be absent: None, also where nothing but blanks is given."""
-    read_text = _checked(check)
-
-    def read(value: object) -> str | None:
-        return None if value is None or not str(value).strip() else read_text(value)
-
+    read = _optional(_checked(check))
     return Option(name=name, help=help, type=type, default=None, read=read, **more)
+
+
+def _optional(read: Callable[[object], T]) -> Callable[[object], T | None]:
+    return lambda value: None if value is None or not str(value).strip() else read(value)
 
 
 def verbatim(
@@ -466,11 +466,7 @@ def optional_integer(
     **more: Unpack[More],
 ) -> Option[int | None]:
     """Declare a whole number that may be absent."""
-    read_number = _bounded(read_integer, ge, le)
-
-    def read(value: object) -> int | None:
-        return None if value is None or not str(value).strip() else read_number(value)
-
+    read = _optional(_bounded(read_integer, ge, le))
     return Option(name=name, help=help, type="integer", default=None, read=read, **more)
 
 

@@ -176,7 +176,7 @@ CLIENT_PREFIXES: Final = (
 )
 """Properties with these prefixes go to the Kafka client."""
 
-CONVERTER_PREFIXES: Final = ("key.converter.", "value.converter.")
+CONVERTER_PREFIXES: Final = PREFIXES["converters"]
 _FAMILIES: Final = (*NO_EFFECT_PREFIXES, *CLIENT_PREFIXES, *CONVERTER_PREFIXES)
 
 MISTAKEN_NAMES: Final = {
