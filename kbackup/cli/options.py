@@ -94,8 +94,7 @@ def eager(
 class GroupedOption(click.Option):
     """An option that knows its heading in the help, and its default.
 
-    Args:
-        stated: The default as it would be typed, where click does not know it.
+    *stated* is the default as it would be typed, where click does not know it.
     """
 
     def __init__(
@@ -503,8 +502,7 @@ def refuse(
 ) -> NoReturn:
     """Report what is wrong with the line that was *typed*, and exit with code 2.
 
-    Args:
-        problem: What is known better than click knows it.
+    What a *problem* says is known better than click knows it.
     """
     from kbackup.cli import running  # noqa: PLC0415  (not needed for --help)
 
@@ -519,11 +517,7 @@ def _path(typed: Sequence[str]) -> str:
 
 
 def explained(error: click.UsageError, path: str) -> ConfigurationError:
-    """Return click's error in our three parts: what, why, what to do.
-
-    Args:
-        path: The command as it is typed, such as ``kbackup sink run``.
-    """
+    """Return click's error about a command, typed as *path*, in parts: what, why, what to do."""
     listed = f"{path} --help-all lists what it has"
     match error:
         case UnknownWordError():

@@ -297,8 +297,7 @@ def draw(
 ) -> RenderableType:
     """Return the display for a terminal of *width* times *height* cells.
 
-    Args:
-        is_starting: Whether Spark has been sent for and no task has been heard of.
+    It *is_starting* while Spark has been sent for and no task has been heard of.
     """
     rows = progress.rows()
     foot = _totals(progress.totals(), width, is_restore=is_restore, is_starting=is_starting)

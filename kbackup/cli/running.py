@@ -65,11 +65,7 @@ def run(command: loading.Command, words: str, parameters: Mapping[str, Any], wor
 
 
 def load(command: loading.Command, parameters: Mapping[str, Any]) -> Loaded:
-    """Read the configuration: options, variables, files.
-
-    Raises:
-        ConfigurationError: Naming every error with its origin.
-    """
+    """Read options, variables and files; `ConfigurationError` names every error with its origin."""
     _archives(default=False)  # after the run it is too late to say that it is misspelt
     return loading.load(
         command,
@@ -118,11 +114,7 @@ def _load_printing(parameters: Mapping[str, Any]) -> Loaded:
 
 
 def paths(parameters: Mapping[str, Any]) -> list[Path]:
-    """Return the configuration files that were given.
-
-    Raises:
-        ConfigurationError: If one has no name.
-    """
+    """Return the configuration files that were given; `ConfigurationError` if one has no name."""
     names = parameters.get("files", ())
     if "" in names:  # as of a variable that is not set
         raise ConfigurationError("--config names no file", "it is empty", "give it a path")
@@ -400,11 +392,9 @@ class OpenedBackup:
         )
 
     def known(self, *, if_allowed: bool = False, asked: "Asked | None" = None) -> "BackupState":
-        """Return what the backup says about itself.
+        """Return what the backup says of *asked* topics; None for those that the command is about.
 
-        Args:
-            if_allowed: Do without where this principal may not read it; else that is an error.
-            asked: Of these topics; None for those that the command is about.
+        *if_allowed*, do without where this principal may not read it; else that is an error.
         """
         from kbackup.runs import known  # noqa: PLC0415
 

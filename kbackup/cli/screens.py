@@ -94,8 +94,7 @@ LOCKED: Final = 8
 def render_error(error: Issue, width: int | None = None) -> str:
     """Return an error in its parts: what failed and where, why, what to do, where more is said.
 
-    Args:
-        width: Columns to fold at; None leaves each part on one line.
+    They are folded at *width* columns; None leaves each part on one line.
     """
     parts = [hang("error: ", error.what + _place(error), width)]
     for lead, text in (("  why: ", error.why), ("  do:  ", error.do)):
@@ -231,10 +230,9 @@ def has_worked(summary: Ended) -> bool:
 
 
 def exit_reason(summary: Ended, refused: int = 0) -> str:
-    """Return why the exit code is not 0, in one line; empty where it is 0.
+    """Return why the exit code is not 0, in one line: the summary's own reason where it has one.
 
-    Args:
-        summary: The summary; its ``reason`` is taken as it is where it has one.
+    Empty where it is 0.
     """
     if summary.exit_code == 0:
         return ""

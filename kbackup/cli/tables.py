@@ -628,11 +628,7 @@ MEANINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One line of a map.
-
-    Attributes:
-        low: The first number of the line: an offset, or a day since year 1.
-    """
+    """One line of a map, from the number *low*: an offset, or a day since year 1."""
 
     partition: int
     stretches: tuple[Stretch, ...]

@@ -44,11 +44,7 @@ _OWN: Final = {
 def suspicions(
     given: Given, commands: frozenset[str], idle: Collection[str] = ()
 ) -> Iterator[ConfigIssue]:
-    """Yield a warning for each value that is probably a mistake.
-
-    Args:
-        idle: Names of those without effect, of which nothing else is worth saying.
-    """
+    """Yield a warning for each value that is probably a mistake, of names that are not *idle*."""
     for name, value in given.items():
         for row in _about(name, commands) if value.text and name not in idle else ():
             if row.applies(value.text):

@@ -105,11 +105,7 @@ Node = str | None | list["Node"] | dict[str, "Node"]
 
 
 def parse_json(text: str) -> Iterator[FileProperty]:
-    """Yield the properties of a JSON object.
-
-    Raises:
-        ValueError: Not JSON, not an object, a repeated name, or too large.
-    """
+    """Yield a JSON object's properties; `ValueError`: none, a repeated name, or too large."""
     try:
         document = json.loads(
             text,

@@ -48,11 +48,7 @@ def short(text: str, length: int = SHOWN_MAX) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value was given.
-
-    Attributes:
-        place: The variable, or file and line; empty for the others.
-    """
+    """Where a value was given: *place* is the variable, or file and line; empty for the others."""
 
     kind: Literal["option", "env", "file", "default"]
     place: str = ""

@@ -33,11 +33,7 @@ _BOTH: Final = SINK | READING
 
 @dataclass(frozen=True, slots=True)
 class RefusedProperty(Unsupported):
-    """A property that is refused, in its place.
-
-    Attributes:
-        reads_others: Whether the other properties let it have its effect.
-    """
+    """A property that is refused where the others let it have its effect: *reads_others*."""
 
     commands: frozenset[str] = _BOTH
     reads_others: Callable[[Mapping[str, str]], bool] = lambda _: True

@@ -479,8 +479,7 @@ def unusable(
 ) -> Iterator[ConfigIssue]:
     """Yield what the chosen store and partitioner cannot be configured with.
 
-    Args:
-        bad: Names of which something is wrong: what goes with one of them is not judged.
+    What goes with one of the *bad* names, of which something is wrong already, is not judged.
     """
     yield from _unusable_by("stores", chosen(settings)["store_url"][1], options, bad)
     _, name = chosen(settings)["partitioner_class"]

@@ -69,11 +69,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
 
 
 def provider_kind(class_name: str) -> str:
-    """Return what a provider's class reads, such as ``file`` or ``secretsmanager``.
-
-    Raises:
-        ValueError: If it is none of Kafka's or AWS's.
-    """
+    """Return what a class reads, such as ``file``; `ValueError`: it is none of Kafka's or AWS's."""
     package, _, name = class_name.rpartition(".")
     of_package, kind = _CLASSES.get(name, ("", ""))
     if not kind or package not in ("", of_package):
@@ -136,11 +132,7 @@ class AwsSecrets:
         return found if isinstance(found, str) else json.dumps(found)
 
     def of_parameters(self, reference: str, alias: str, text: str) -> str:
-        """Return the value of a parameter, decrypted.
-
-        Args:
-            text: What follows the alias: ``NAME`` or ``:NAME``.
-        """
+        """Return the value, decrypted, of a parameter that is ``NAME`` or ``:NAME`` in *text*."""
         name = _without_ttl(text).removeprefix(":")
         if not name:
             raise ConfigurationError(reference, f"expected ${{{alias}:NAME}}")

@@ -50,9 +50,7 @@ def is_transform(name: str) -> bool:
 def steps(given: Given, view: str, *, has_keys: bool) -> Steps[Step]:
     """Return the transforms of a sink, including its routing; none if it only routes.
 
-    Args:
-        view: "record" or "value", which its files hold.
-        has_keys: Whether keys are stored, and so converted.
+    Its files hold *view*, "record" or "value"; if it *has_keys*, they are stored, so converted.
     """
     issues = [*_repeated(given), *_unlisted(given)]
     found = []
@@ -77,9 +75,7 @@ def steps(given: Given, view: str, *, has_keys: bool) -> Steps[Step]:
 def restore_steps(given: Given, converters: frozenset[str]) -> Steps[Step]:
     """Return the transforms of a restore, including the renaming; none if it only renames.
 
-    Args:
-        given: All that was given; ``rename`` takes the place of each ``RegexRouter``.
-        converters: "key" and "value", if a converter is known for them.
+    ``rename`` takes the place of each ``RegexRouter``; *converters* are the sides that have one.
     """
     issues = [*_repeated(given), *_unlisted(given)]
     found = []
@@ -289,12 +285,7 @@ def _routes(alias: str, given: Given) -> bool:
 
 
 def renaming_of(given: Given) -> Steps[Rename]:
-    """Return the renaming that *given* asks for.
-
-    Args:
-        given: All that was given; ``rename`` and ``rename.prefix`` take the place of
-            ``transforms``.
-    """
+    """Return the renaming: ``rename`` and ``rename.prefix`` take the place of ``transforms``."""
     rename, regex = given.get("rename"), given.get("rename.regex")
     prefix = given.get("rename.prefix")
     if rename is not None and prefix is not None:

@@ -319,14 +319,10 @@ extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }
 
 @lru_cache(100)
 def compiled(text: str, imports: tuple[tuple[str, str], ...] = ()) -> Any:
-    """Return the descriptor of the file *text*.
+    """Return the descriptor of the file *text*, or `ValueError` if the compiler refuses it.
 
-    Args:
-        text: A ``.proto`` file, or base64 of its descriptor, as some clients register it.
-        imports: Name and text of each file that it imports, directly or not.
-
-    Raises:
-        ValueError: If the compiler refuses them.
+    It is a ``.proto`` file, or base64 of its descriptor, as some clients register it.  *imports*
+    are name and text of each file that it imports, directly or not.
     """
     pool = descriptor_pool.DescriptorPool()
     root = _packed(text)

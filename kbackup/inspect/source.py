@@ -202,11 +202,7 @@ def _moments(timestamps: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Records that a query need not tell from each other, so that nobody reads them.
-
-    Attributes:
-        offset: Of one of them.
-    """
+    """Records, one at *offset*, that a query need not tell from each other: nobody reads them."""
 
     where: TopicPartition
     offset: int
@@ -303,9 +299,8 @@ class Found:
     def by_facts(self, comparisons: Iterable[tuple[str, int]]) -> "Found":
         """Return it with the records of whole objects counted, as far as they are known.
 
-        Args:
-            comparisons: Operators and numbers: each is true of all offsets of an object that is
-                not read, or of none.
+        *comparisons* are operators and numbers, each true of all offsets of one that is not read,
+        or of none.
         """
         counted: dict[tuple[Any, ...], Counted] = {}
         rest: dict[TopicPartition, list[FileSet]] = {where: [] for where in self.sets}

@@ -175,11 +175,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
 
 @cache
 def _librdkafka() -> dict[str, Any]:
-    """Return the functions of the library that the client for Python has loaded.
-
-    Raises:
-        KafkaError: If it lacks one.
-    """
+    """Return functions of the library that the client has loaded; `KafkaError` if it lacks one."""
     library = ctypes.CDLL(cimpl.__file__)  # what a library depends on is looked into, too
     found = {}
     for name, (result, *arguments) in _FUNCTIONS.items():

@@ -32,9 +32,7 @@ _SESSION_NAME: Final = "kbackup"
 def signed(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return a client's properties with what signs its tokens in place of what says how.
 
-    Raises:
-        ConfigurationError: If nothing names the region of the cluster.
-        KafkaError: If there are no credentials.
+    `ConfigurationError`: nothing names the cluster's region.  `KafkaError`: no credentials.
     """
     options = {name: properties.get(name) for name in MSK_OPTIONS}
     servers = properties["bootstrap.servers"]
@@ -48,11 +46,7 @@ def without_tokens(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def region(servers: str) -> str:
-    """Return the region of a cluster: its brokers' names have it, else the environment.
-
-    Raises:
-        ConfigurationError: If neither says it.
-    """
+    """Return the region that brokers' names, else the environment say, or `ConfigurationError`."""
     named = _REGION.search(servers)
     if named is not None:
         return named[1]

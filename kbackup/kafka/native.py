@@ -101,11 +101,7 @@ def _found() -> Library | UnavailableError:
 
 
 def library() -> Library:
-    """Return the library, which is loaded once in a process.
-
-    Raises:
-        UnavailableError: If none works here.
-    """
+    """Return the library, loaded once in a process; `UnavailableError` if none works here."""
     found = _found()
     if isinstance(found, UnavailableError):
         raise found
@@ -113,11 +109,7 @@ def library() -> Library:
 
 
 def choose(wanted: str) -> Way:
-    """Return the way that serves where *wanted* is ``native``, ``python`` or ``auto``.
-
-    Raises:
-        ConfigurationError: If ``native`` is wanted and cannot be had.
-    """
+    """Return the way for *wanted*; `ConfigurationError` if ``native`` is, and cannot be had."""
     if wanted == "python":
         return Way("python")
     try:

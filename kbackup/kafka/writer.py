@@ -399,11 +399,8 @@ def limits(
 ) -> dict[str, Any]:
     """Return the producer's properties that say how much it keeps, and how long.
 
-    Args:
-        largest: Bytes of the largest record that it is to take.
-        max_message_bytes: What the topic takes at once; None if that is not known.
-        operators: The operator's own properties, which win over these.
-        is_spread: Whether records go to several partitions.
+    It has to take records of *largest* bytes; the topic takes *max_message_bytes*, if known.
+    The *operators*' own properties win.  *is_spread*: records go to several partitions.
     """
     ours = min(BATCH_BYTES, max_message_bytes or BATCH_BYTES)
     batch = max(ours, int(operators.get("batch.size", ours)))

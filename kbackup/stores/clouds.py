@@ -113,11 +113,7 @@ class CloudStore:
 
     @staticmethod
     def check_options(options: Mapping[str, Any]) -> None:  # noqa: ARG004
-        """Say that obstore is not installed, whatever is asked for.
-
-        Raises:
-            ConfigurationError: If it is so.
-        """
+        """Say that obstore is not installed, whatever is asked for, by `ConfigurationError`."""
         _obstore()
 
     def __init__(self, settings: StoreSettings) -> None:

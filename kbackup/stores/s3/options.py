@@ -71,13 +71,9 @@ _PACKAGES: Final = ("", "com.amazonaws.", "software.amazon.awssdk.", "io.conflue
 
 
 def methods(class_name: str) -> tuple[str, ...]:
-    """Return botocore's methods, or one of the words above, for a provider's class name.
+    """Return botocore's methods, or one of the words above, for a provider; none: the whole chain.
 
-    Returns:
-        Empty for the whole chain.
-
-    Raises:
-        ValueError: If it is another class, which only a JVM could load.
+    `ValueError`: it is another class, which only a JVM could load.
     """
     package, _, name = class_name.rpartition(".")
     is_known = package == "" or package.startswith(_PACKAGES[1:])
@@ -391,11 +387,7 @@ def addressing_style(
 
 
 def proxies_of(options: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return the proxy, by the scheme of what is asked through it; None where none is given.
-
-    Raises:
-        ConfigurationError: If it is no URL.
-    """
+    """Return the proxy by the scheme of what is asked; `ConfigurationError` if it is no URL."""
     text = PROXY_URL.of(options)
     if text is None:
         return None
@@ -484,11 +476,7 @@ class ObjectSettings:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
-        """Read them from the store's options.
-
-        Raises:
-            ConfigurationError: If they cannot go together.
-        """
+        """Read the store's options; `ConfigurationError` if they cannot go together."""
         encryption, key = ENCRYPTION.of(options), CUSTOMER_KEY.of(options)
         kms_key, acl = KMS_KEY.of(options), CANNED_ACL.of(options)
         creating: dict[str, Any] = {} if acl is None else {"ACL": acl}
