@@ -99,13 +99,10 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A holding that is to be read.
+    """A holding that is to be read, or *only* some of its offsets: full records hold the others.
 
-    Attributes:
-        holding: Which.
-        only: Only these of its offsets: full records hold the others.  None for all.
-        bound: The offset before which its rows must end, as the next name in its directory says;
-            None where its end is stated, or nothing bounds it.
+    Its rows must end before *bound*, as the next name in its directory says; None where its end is
+    stated, or nothing bounds it.
     """
 
     holding: Holding
@@ -120,11 +117,9 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A holding that has to be read before all is decided.
+    """A holding that has to be read before all is decided: full records, to see where they end.
 
-    Attributes:
-        holding: Full records, to see where they end, or values.
-        beside: Of values: the offsets of others that their rows are to be compared with.
+    Or values, whose rows are to be compared with the offsets of others *beside* them.
     """
 
     holding: Holding
@@ -133,11 +128,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A holding that need not be read.
+    """A holding that need not be read: the object *of* has all of its rows.
 
-    Attributes:
-        holding: Which.
-        of: The object that has all of its rows; None where full records hold its offsets.
+    None where full records hold its offsets.
     """
 
     holding: Holding
@@ -146,13 +139,9 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Dispute:
-    """Objects of which it is not known how to restore each record once.
+    """Objects of which it is not known how to restore each record in *span* once, and *why*.
 
-    Attributes:
-        keys: The objects.
-        span: The offsets.
-        why: What is known of them.
-        from_on: Stored from this offset on, full records have all of them; None where they may not.
+    Stored from the offset *from_on* on, full records have all of them; None where they may not.
     """
 
     keys: tuple[str, ...]
@@ -189,9 +178,7 @@ NOTHING_SAID: Final = Said()
 class Offsets:
     """What became of a partition's offsets.  Several things may be true of one.
 
-    Attributes:
-        there: What is there, with what is known of it without a request.
-        said: What is known of offsets that are in none of that.
+    What is *there* is known without a request; *said* is of offsets that are in none of that.
     """
 
     there: Sequence[Holding]
@@ -285,13 +272,10 @@ class Coverage:
 def cover(
     holdings: Iterable[Holding], said: Said = NOTHING_SAID, identity: TopicIdentity = UNKNOWN
 ) -> Coverage:
-    """Return what covers the offsets of a partition.
+    """Return what covers the offsets of a partition, of which *holdings* are all that is there.
 
-    Args:
-        holdings: All that is there of it.
-        said: What the ledger says of what is not.
-        identity: Which topic it is of, as far as that is known: another one's log has nothing to
-            do with these offsets, and what is of it is in no answer but `Coverage.foreign`.
+    The ledger *said* what it knows of what is not.  What is of another topic than *identity*, as
+    far as that is known, has nothing to do with these offsets: it is in `Coverage.foreign` alone.
     """
     everything = sorted(
         holdings, key=lambda one: (one.start, not one.is_full, one.directory, one.key)
@@ -591,10 +575,7 @@ def _hull(one: Span, other: Span) -> Span:
 def entered(named: Iterable[Holding], ledger: PartitionLedger, present: Container[str]) -> Offsets:
     """Return what became of a partition's offsets, by listing and ledger: no request is made.
 
-    Args:
-        named: What is there of it, by names.
-        ledger: What is known of it, read before.
-        present: The keys of the listing, also those of objects that are not in *named*.
+    By names, *named* is there of it; *present* are the keys of the listing, of other objects too.
     """
     there = [*named]
     rotations = closed_together(ledger) if there else {}

@@ -46,13 +46,9 @@ _NOTHING_DECIDED: Final = Coverage()
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """What to read of a partition.
+    """What to read of a partition: *sets*, in order, so that each record comes once.
 
-    Attributes:
-        where: The partition.
-        sets: What to read, in order, so that each record comes once.
-        coverage: What decided it.
-        left_over: Keys and headers whose values are not there, and are not missed.
+    *coverage* decided it.  The values of keys and headers *left_over* are not there, nor missed.
     """
 
     where: TopicPartition
@@ -211,10 +207,7 @@ def left_over(sets: Sequence[FileSet], ledger: PartitionLedger, heads: Heads) ->
     these.  Without its word they are the last of their directory, and nothing was stored that
     comes after what they were closed with: a run stores that when the values are there.
 
-    Args:
-        sets: All of them, by start offset.
-        ledger: What is known of the partition.
-        heads: Asked what such keys and headers say of themselves.
+    *sets* are by start offset; *heads* are asked what such keys and headers say of themselves.
     """
     lone = [files for files in sets if files.main is None]
     if not lone:
