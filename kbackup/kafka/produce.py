@@ -267,6 +267,8 @@ class BatchProducer(GroupWriter):
         self._begin()
         lane = self._lanes.setdefault(where, _Lane(where))
         if lane.connection is None:
+            while self._awaited:  # answers come in order, and others are asked for now
+                self._take()
             connection = _patiently(lambda: self._connected(lane), self._patience_s, lambda _: True)
             self._transactions.ask(
                 Api.ADD_PARTITIONS_TO_TXN,

@@ -67,7 +67,7 @@ class Fetch:
 
 @dataclass
 class FakeBroker:
-    """One broker, one topic with one partition.
+    """One broker, and one topic.
 
     Attributes:
         answers: Taken from the front, one a fetch; the last one stays.
@@ -79,6 +79,7 @@ class FakeBroker:
         other: The port of the cluster's other broker, number 2; None without one.
         end_of_epoch: What it says when it is asked where an epoch ends.
         session_ms: How long who signs in may stay; 0: for ever.
+        partitions: Of the topic; the first one is read.
         signed_in: What each said who has signed in by PLAIN.
     """
 
@@ -91,6 +92,7 @@ class FakeBroker:
     other: int | None = None
     end_of_epoch: int = -1
     session_ms: int = 0
+    partitions: int = 1
     signed_in: list[bytes] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -179,13 +181,18 @@ class FakeBroker:
             + form.null + form.end
             for number, port in enumerate(ports, 1)
         ]  # fmt: skip
+        partitions = [
+            struct.pack(">hiii", 0, partition, 1, self.epoch) + 2 * numbers + form.count(0)
+            + form.end
+            for partition in range(self.partitions)
+        ]  # fmt: skip
         return b"".join(
             [
                 struct.pack(">i", 0), form.count(len(ports)), *brokers,
                 form.text("cluster"), struct.pack(">i", 1), form.count(1), struct.pack(">h", 0),
-                form.text(self.topic), topic_id if version >= 10 else b"", b"\0", form.count(1),
-                struct.pack(">hiii", 0, 0, 1, self.epoch), numbers, numbers, form.count(0),
-                form.end, struct.pack(">i", 0) if version >= 8 else b"", form.end, form.end,
+                form.text(self.topic), topic_id if version >= 10 else b"", b"\0",
+                form.count(self.partitions), *partitions,
+                struct.pack(">i", 0) if version >= 8 else b"", form.end, form.end,
             ]
         )  # fmt: skip
 

@@ -81,7 +81,8 @@ class FakeTransactions(FakeBroker):
         topic = int.from_bytes(body[at : at + 2], "big")
         at += 2 + topic + 4
         partition, length = struct.unpack_from(">ii", body, at)
-        assert (0, at + 8 + length) == (partition, len(body))
+        assert at + 8 + length == len(body)
+        assert partition < self.partitions
         base = 10 * len(self.log)
         if not error:
             self.log.append(body[at + 8 :])

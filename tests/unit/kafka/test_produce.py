@@ -106,6 +106,24 @@ def test_a_transaction_is_spoken_in_versions_of_the_first_protocol(
     assert b"said\0" in committed
 
 
+def test_several_partitions_are_written_to_in_one_transaction() -> None:
+    """Each joins it once; what was sent before over the coordinator's connection is answered."""
+    other = TopicPartition("t", 1)
+    with FakeTransactions([], versions=OFFERED, partitions=2) as broker, opened(broker) as writer:
+        for _ in range(2):
+            for where in (WHERE, other):
+                writer.write_batches(BOTH, where)
+        writer.flush()
+        stands = writer.written(WHERE), writer.written(other)
+        writer.commit(Position(45), {other: Position(45)})
+
+    assert (Span(0, 53), Span(20, 73)) == stands
+    assert 2 == broker.kinds.count(ADD)
+    sent = [walk(pa.py_buffer(each)).check().headers.to_pylist()[0] for each in broker.log]
+    assert [0, 2] * 2 + [5, 7] * 2 == [each["base_sequence"] for each in sent]
+    assert [True] == broker.ends()
+
+
 def test_sequences_begin_anew_after_the_highest(monkeypatch: pytest.MonkeyPatch) -> None:
     """They run on from one transaction to the next."""
     for module in (produce, encoding):
