@@ -491,6 +491,10 @@ def _steps(security: Security) -> Generator[bytes, bytes, None]:
     yield from scram(_MECHANISMS[security.mechanism], security.user, security.password)
 
 
+_ROUNDS: Final = range(4096, 2**20 + 1)
+"""Iterations: Kafka takes 4096 to 16384.  Fewer make a password easy to guess, more take long."""
+
+
 def scram(
     digest: str, user: str, password: str, nonce: str | None = None
 ) -> Generator[bytes, bytes, None]:
@@ -508,6 +512,8 @@ def scram(
     said = dict(part.split("=", 1) for part in challenge.split(",") if "=" in part)
     try:
         salt, rounds = base64.b64decode(said["s"]), int(said["i"])
+        if rounds not in _ROUNDS:
+            raise ValueError(rounds)  # noqa: TRY301  (as of what is no number)
         salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, rounds)
     except (KeyError, ValueError, OverflowError):
         said = {}

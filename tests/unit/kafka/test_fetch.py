@@ -425,11 +425,12 @@ def test_a_session_that_ends_is_begun_anew(
     "challenge",
     [
         b"r=theirs,s=QQ==,i=4096", b"r=ours-theirs,s=QQ==,i=x", b"r=ours-theirs,s=QQ==,i=0",
+        b"r=ours-theirs,s=QQ==,i=1", b"r=ours-theirs,s=QQ==,i=2147483647",
         b"r=ours-theirs,i=4096", b"r=ours-theirs,s=Q,i=4096", b"e=other-error", b"\xff",
     ],
 )  # fmt: skip
 def test_a_challenge_that_makes_no_sense_is_refused(challenge: bytes) -> None:
-    """A challenge that is not an answer to ours is refused."""
+    """One that is no answer to ours, would give the password away, or take for ever, is refused."""
     steps = scram("sha512", "a=b,c", "secret", "ours")
     assert b"n,,n=a=3Db=2Cc,r=ours" == next(steps)
 
