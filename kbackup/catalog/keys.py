@@ -103,6 +103,9 @@ def _merged(rows: pa.Table) -> pa.Table:
     return latest(rows, pc.binary_join_element_wise(rows["id"], rows["recipient"], " "))
 
 
+IF_DAMAGED: Final = "restore it from a copy of the bucket"
+"""What to do about a damaged file: nothing builds it anew."""
+
 KEYS: Final = Form.of(WrappedKey, _merged, is_purged=True)
 """Both streams: rows of `WrappedKey`."""
 
@@ -266,8 +269,7 @@ def key_rows(stream: Stream) -> list[WrappedKey]:
     """
     found = stream.read()
     for issue in found.damage:
-        do = "restore it from a copy of the bucket"
-        raise CorruptObjectError(issue.what, issue.why, do, key=issue.what)
+        raise CorruptObjectError(issue.what, issue.why, IF_DAMAGED, key=issue.what)
     return [row for row in rows_of(WrappedKey, found.rows) if _ID.fullmatch(row.id)]
 
 

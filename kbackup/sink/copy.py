@@ -31,7 +31,7 @@ from kbackup.catalog.copying import (
     in_order,
     run_records,
 )
-from kbackup.catalog.keys import WrappedKey, data_stream, recipients_stream
+from kbackup.catalog.keys import IF_DAMAGED, WrappedKey, data_stream, recipients_stream
 from kbackup.catalog.ledger import stream
 from kbackup.catalog.ledger.rows import (
     NOTHING,
@@ -389,7 +389,7 @@ class CopyRun:
                 self._summary.facts["files"] += 1
                 target.fold()
                 brought.update(row.recipient for row in new if row.wrapped is not None)
-            self._tell_damage(there.damage)
+            self._tell_damage([replace(one, do=IF_DAMAGED) for one in there.damage])
             if not there.damage:
                 self._keys_seen[source.prefix] = names
             if stream_of is recipients_stream or any(row.wrapped is None for row in new):

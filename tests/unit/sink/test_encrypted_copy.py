@@ -127,6 +127,23 @@ def test_a_copy_says_that_it_keeps_keys_of_recipients_that_were_removed(tmp_path
     assert b"first" == open_bytes(readers(one).wrap(early), KEY)
 
 
+def test_damaged_keys_are_not_what_reindex_builds_anew(tmp_path: Path) -> None:
+    """Who is told so would wait for nothing: there is another copy of them, or none."""
+    stored, place = (open_store(StoreSettings(f"memory://{uuid4()}")) for _ in range(2))
+    identity.ensure(stored, LAYOUT, "here", SystemClock().now())
+    put_bytes(run(sinks(tmp_path, private_key(tmp_path / "one")), stored), KEY, b"first")
+    (key,) = (one.key for one in stored.list("_kbackup/keys/") if "/data/" in one.key)
+    put_bytes(stored, key, b"what")
+    summary, clock = Summary("r", "sink copy"), SystemClock()
+
+    list(CopyRun(stored, place, LAYOUT, FormatOptions(), ALL, clock, summary, Stop())())
+
+    said = summary.finish()
+    assert (7, ["restore it from a copy of the bucket"]) == (
+        summary.exit_code(), [error.do for error in said.errors if error.what == key]
+    )  # fmt: skip
+
+
 def test_no_old_key_comes_back_into_a_copy_that_has_removed_a_recipient(tmp_path: Path) -> None:
     """With new ones, which are for others alone."""
     one, two = (private_key(tmp_path / name) for name in ("one", "two"))
