@@ -378,12 +378,15 @@ def permissions() -> Iterator[str]:
     """Yield what each command has to be allowed, as a table."""
     yield "|command|on the bucket|on `topics/*`|on `_kbackup/*`|"
     yield "|---|---|---|---|"
+    alike: dict[frozenset[tuple[str, str]], list[str]] = {}
     for need in NEEDS:
+        alike.setdefault(need.grants, []).append(f"`{need.command}`")
+    for grants, commands_of_them in alike.items():
         cells = [
-            ", ".join(f"`{action}`" for action, on in sorted(need.grants) if on == place)
+            ", ".join(f"`{action}`" for action, on in sorted(grants) if on == place)
             for place in (BUCKET, OBJECTS, RECORDS)
         ]
-        yield f"|`kbackup {need.command}`|{'|'.join(cells)}|"
+        yield f"|{', '.join(commands_of_them)}|{'|'.join(cells)}|"
 
 
 def metrics() -> Iterator[str]:

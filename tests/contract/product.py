@@ -56,6 +56,7 @@ from kbackup.restore.run import RestoreRun
 from kbackup.runs import known
 from kbackup.runs.context import Environment, Stop
 from kbackup.runs.report import Summary
+from kbackup.sink.maintenance import RepairRun
 from kbackup.sink.run import SinkRun
 from kbackup.stores import (
     Archive,
@@ -147,6 +148,7 @@ __all__ = [
     "Ranges",
     "ReadOptions",
     "Reader",
+    "RepairRun",
     "RequestedSchemas",
     "RestoreRun",
     "Seals",

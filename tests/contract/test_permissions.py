@@ -22,6 +22,7 @@ from tests.contract.product import (
     LocalS3,
     Notes,
     ReadOptions,
+    RepairRun,
     RestoreRun,
     SinkRun,
     Stop,
@@ -96,6 +97,8 @@ class Bench:
 
     def sinks(self) -> None:
         """A first run, a second one, one that continues without its group, and one that fails."""
+        for offset in range(30):
+            self.kafka.values[self.where, offset] = os.urandom(400_000)
         assert 0 == self.sink()["exit_code"]
         self.kafka.append(self.where, 5)
         assert 0 == self.sink()["exit_code"]
@@ -106,6 +109,21 @@ class Bench:
         self.proxy.faults[:] = [Fault("PUT .*partNumber=2", "status", status=403)]
         assert 6 == self.sink()["exit_code"]
         self.proxy.faults.clear()
+
+    def repair(self) -> None:
+        """Store an object again, in parts, once without success."""
+        client = client_of(self.server)
+        listed = client.list_objects_v2(Bucket=self.bucket, Prefix="topics/")["Contents"][0]
+        client.delete_object(Bucket=self.bucket, Key=listed["Key"])
+        settings = load(
+            "sink", repair="orders:0:0", bootstrap_servers="h:1", s3_bucket_name=self.bucket,
+            topics="orders",
+        ).settings  # fmt: skip
+        environment = Environment(self.kafka, self.store, InTurn(), SystemClock())  # type: ignore[arg-type]
+        for code, faults in (6, [Fault("PUT .*partNumber=2", "status", status=403)]), (0, []):
+            self.proxy.faults[:] = faults
+            done = to_json(RepairRun(settings, lambda _: None, Stop(), environment)())
+            assert code == done["exit_code"], done
 
     def restore(self, **options: object) -> None:
         """Restore all there is, or plan it."""
@@ -232,7 +250,9 @@ def test_each_command_makes_the_requests_that_its_policy_allows_and_no_others(
         "sink": bench.sinks,
         "sink --dry-run": lambda: (bench.kafka.positions_.clear(), bench.sink(dry_run=True)),
         "sink status": lambda: bench.typed("sink", "status"),
+        "sink repair": bench.repair,
         "sink reindex": lambda: bench.typed("sink", "reindex"),
+        "sink ddl": lambda: bench.typed("sink", "ddl"),
         "sink abort-uploads --dry-run": lambda: bench.pruned("--dry-run"),
         "sink abort-uploads": bench.pruned,
         "sink copy": lambda: bench.copied(tmp_path),

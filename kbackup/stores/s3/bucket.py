@@ -420,16 +420,19 @@ class Need:
     grants: frozenset[tuple[str, str]]
 
 
+_STORE: Final = (
+    _READ | _KEEP | {(f"s3:{do}", OBJECTS) for do in ("PutObject", "AbortMultipartUpload")}
+)
+
 NEEDS: Final = (
-    Need(
-        "sink",
-        _READ | _KEEP | {(f"s3:{do}", OBJECTS) for do in ("PutObject", "AbortMultipartUpload")},
-    ),
+    Need("sink", _STORE),
+    Need("sink repair", _STORE),
     Need("sink --dry-run", _READ),
     Need("sink status", _LIST),
     Need("sink reindex", _READ | {("s3:PutObject", RECORDS)}),
     Need("sink accept", _LIST | {("s3:PutObject", RECORDS)}),
     Need("sink copy", _READ),
+    Need("sink ddl", frozenset({("s3:ListBucket", BUCKET), ("s3:GetObject", OBJECTS)})),
     Need(
         "sink expire",
         _LIST
