@@ -214,7 +214,7 @@ def load(extension_point: str, name: str) -> Any:
     """Return the class registered as *name* for *extension point*.
 
     Raises:
-        ConfigurationError: If there is none, or importing it fails.
+        ConfigurationError: If there is none, importing it fails, or it is of another version.
     """
     point = _points(extension_point).get(name)
     if point is None:
@@ -224,12 +224,18 @@ def load(extension_point: str, name: str) -> Any:
             f"installed are: {known}",
             "install the package that brings it, or correct the name",
         )
+    what = f"{extension_point.removesuffix('s')} {name!r}"
     try:
-        return point.load()
+        found = point.load()
     except Exception as error:
-        raise _not_importable(
-            f"{extension_point.removesuffix('s')} {name!r}", point, error
-        ) from error
+        raise _not_importable(what, point, error) from error
+    if extension_point != "stores" and not hasattr(found, "traits"):
+        raise ConfigurationError(
+            f"{what} has no traits",
+            "its package was made for another version of kbackup, or is not finished",
+            f"install another version of {point.dist.name if point.dist else point.value}",
+        )
+    return found
 
 
 def _not_importable(what: str, point: EntryPoint, error: Exception) -> ConfigurationError:
@@ -263,9 +269,11 @@ def by_class_name(extension_point: str, text: str) -> str:
     without its package.
 
     Raises:
-        ConfigurationError: If nothing installed answers to it.
+        ConfigurationError: If nothing installed answers to it, or what does cannot be used.
     """
     if text in _points(extension_point):
+        if not _is_built_in(extension_point, text):
+            load(extension_point, text)
         return text
     simple = re.split(r"[.$]", text)[-1]
     for name in sorted(_points(extension_point)):

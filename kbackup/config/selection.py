@@ -18,8 +18,6 @@ from kbackup.errors import ConfigurationError
 from kbackup.naming import View
 from kbackup.options import check_needs
 
-_DO: Final = "choose one of them, or install the package that provides it"
-
 
 def form_of(name: str | None) -> Any:
     """Return the class of a format, None if there is no name."""
@@ -151,8 +149,7 @@ class NamedPlugins:
         try:
             self.found[name.replace(".", "_")] = plugins.by_class_name(extension_point, text)
         except ConfigurationError as problem:
-            why = f"this version does not have it; {problem.why}"
-            self._refuse("unsupported", name, why, _DO)
+            self._refuse("unsupported", name, f"{problem.what}; {problem.why}", problem.do)
 
     def _converters(self) -> None:
         """Record both converters; the key's applies if keys are stored.

@@ -571,3 +571,26 @@ def test_verify_names_an_id_of_the_backup_that_cannot_be_read(body: str, tmp_pat
 
     assert 7 == summary["exit_code"]
     assert f"{key} does not say the id of the backup" in [one["what"] for one in summary["errors"]]
+
+
+@pytest.mark.parametrize(("chosen", "code"), [("default", 0), ("bare", 2)])
+def test_a_plugin_without_traits_hinders_only_who_chooses_it(
+    tmp_path: Path, chosen: str, code: int
+) -> None:
+    """One of another version is found by every command, which reads what plugins declare."""
+    (tmp_path / "bare.py").write_text("class Bare: pass\n")
+    (about := tmp_path / "bare-1.0.dist-info").mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: bare\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[kbackup.partitioners]\nbare = bare:Bare\n")
+    (file := tmp_path / "sink.properties").write_text(
+        f"s3.bucket.name=b\ntopics=t\npartitioner.class={chosen}\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-m", "kbackup", "config", "check", "--config", str(file)],
+        capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "COLUMNS": "400"},
+    )  # fmt: skip
+
+    assert (code, "") == (done.returncode, done.stderr.partition("exit 2")[0])
+    assert ("partitioner 'bare' has no traits" in done.stdout) == (code == 2)
