@@ -535,6 +535,8 @@ def explained(error: click.UsageError, path: str) -> ConfigurationError:
             return ConfigurationError(f"{path} has no option {error.option_name}", why, do)
         case click.MissingParameter() if error.param is not None:
             name = error.param.make_metavar(error.ctx) if error.ctx else error.param.name
+            if isinstance(error.param, click.Option):
+                name = f"{error.param.opts[0]} {name}"
             return ConfigurationError(
                 f"{path} needs {name}", "none was given", f"see {path} --help"
             )

@@ -77,6 +77,16 @@ def test_an_option_with_one_dash_is_not_read_as_letters(typed: str, meant: str) 
     assert f"has no option {typed.partition('=')[0]}\n  do:  did you mean {meant}?" in found.stderr
 
 
+def test_an_option_that_is_needed_is_named() -> None:
+    """Not by what its value is alone: a word URL would be no option."""
+    found = invoke("sink", "copy", "--store-url", "file:///a")
+
+    assert (2, "error: kbackup sink copy needs --to URL") == (
+        found.code,
+        found.stderr.splitlines()[0],
+    )
+
+
 def test_letters_behind_one_dash_are_read_as_ever(folder: Path) -> None:
     """A short option's value may stand at it."""
     assert 0 == run(folder, "restore verify -torders").code
