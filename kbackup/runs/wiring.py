@@ -89,9 +89,11 @@ def _any_cluster(settings: Settings) -> KafkaSettings:
 
 
 def check_encryption(settings: Settings) -> None:
-    """Check that objects can be encrypted, where they are to be."""
-    if _key_options(settings).is_given:
+    """Check that objects can be encrypted, where they are to be, and for whom."""
+    options = _key_options(settings)
+    if options.is_given:
         check_installed()
+        list(options.public_keys())
 
 
 def store_settings(settings: Settings) -> StoreSettings:

@@ -353,6 +353,17 @@ def test_a_signer_for_msk_that_is_not_installed_is_found(
     assert "[msk]" in failed["sasl.mechanism"]
 
 
+@pytest.mark.parametrize("given", ["recipients=not-a-key", "recipients.file=/not/there.pem"])
+def test_who_is_no_recipient_is_found(sink: Path, given: str) -> None:
+    """Keys are read without a connection, so they need not wait for the first run."""
+    sink.write_text(f"{SINK}encryption.{given}\n")
+
+    checked = invoke("config", "check", "--config", str(sink), "--json")
+
+    failed = [row["name"] for row in checked.of("check") if row["level"] == "fail"]
+    assert (2, ["encryption"]) == (checked.code, failed)
+
+
 def test_all_that_is_wrong_is_said_at_once(sink: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is missing, misspelt, without a value and not installed: nobody corrects it in turns."""
     url = "value.converter.schema.registry.url"
