@@ -62,13 +62,16 @@ class RestoreRun:
             self._summary, SKIPPED_MOST if settings.follow else None, self._skip_list
         )
         self._schemas = TargetSchemas(settings, frame.layout, self._summary, frame.tell)
-        self._tasks = RestoreTasks(frame, self._account, self._schemas.ids)
         self._error_topic = target.error_topic(settings)
         self._following: Following | None = None
 
     def __call__(self) -> Ended:
         """Run to the end; failures are in the summary, and nothing is raised but usage errors."""
         return self._frame(self, beside=self._skip_list)
+
+    @property
+    def _tasks(self) -> RestoreTasks:
+        return RestoreTasks(self._frame, self._account, self._schemas.ids)
 
     @property
     def locks(self) -> Sequence[str]:
