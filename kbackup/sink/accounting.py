@@ -36,7 +36,6 @@ from kbackup.naming.renaming import EXCLUDES_NOTHING, UNROUTED, Asked, Routes
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
-from kbackup.runs.following import aside_told
 from kbackup.runs.history import Estimate, of_sink
 from kbackup.runs.known import listed
 from kbackup.runs.locks import Holder, left_to_others
@@ -350,24 +349,20 @@ class News:
         if (text := settings.asked.idle_exclusion(plan.left_out)) is not None:
             self._tell(self._summary.warn(EXCLUDES_NOTHING, text))
         self.planned(plan)
-        if not plan.partitions:
-            self.no_topic()
+        if not plan.partitions:  # a run that ends there made no backup
+            text = f"no topic matches {', '.join(settings.asked.words)}"
+            if settings.follow and not settings.dry_run:
+                text += "; waiting for one"
+            else:
+                self._summary.skip("missing_topics")
+                self._summary.facts["reason"] = text
+            self._tell(self._summary.warn(NO_TOPIC, text))
         for at in plan.partitions:
             self.odd(at)
 
     def planned(self, plan: SinkPlan) -> None:
         """Report what is planned for each partition, for the display."""
         self._tell(Planned([planned_row(at) for at in plan.partitions]))
-
-    def no_topic(self) -> None:
-        """Report that there is nothing to back up: a run that ends there made no backup."""
-        text = f"no topic matches {', '.join(self._settings.asked.words)}"
-        if self._settings.follow and not self._settings.dry_run:
-            text += "; waiting for one"
-        else:
-            self._summary.skip("missing_topics")
-            self._summary.facts["reason"] = text
-        self._tell(self._summary.warn(NO_TOPIC, text))
 
     def left(self, topics: Mapping[str, Holder]) -> None:
         """Report the topics that other runs work on, for now or, without *topics*, no longer."""
@@ -444,10 +439,6 @@ class News:
         if code not in self._told:
             self._told.add(code)
             self._tell(warned)
-
-    def standing(self, report: PartitionReport[OfSink]) -> None:
-        """Report why a partition is set aside, or that it continues."""
-        self._tell(aside_told("backup", report.where, report.failure, self._summary.run))
 
 
 class RunLedger:

@@ -25,6 +25,7 @@ from kbackup.records import TopicPartition
 from kbackup.runs import history, wiring
 from kbackup.runs.context import Environment, Periodic, RunContext, Stop, linked
 from kbackup.runs.dead_letters import ensure_topic
+from kbackup.runs.following import aside_told
 from kbackup.runs.locks import RunLock
 from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport
@@ -407,7 +408,7 @@ class SinkRun:
         failure = report.failure
         is_stopped = failure is not None and failure.code == StoppedError.code
         if self._account.set_aside(report.where, None if is_stopped else failure):
-            self._news.standing(report)
+            self._frame.tell(aside_told("backup", report.where, failure, self._frame.run))
         if not self._frame.settings.topics_regex and self._account.is_lost():
             self._ended.set()
 
