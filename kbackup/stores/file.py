@@ -359,12 +359,12 @@ class Disk:
         never synced.  So each is synced into the one above it, once for each store, but for the
         *root*, which is there.
         """
-        above = {
-            at
-            for folder in folders
-            for at in (folder, *folder.parents)
-            if at != root and at.is_relative_to(root) and at not in self._named
-        }
+        above = set[Path]()
+        for folder in folders:
+            at = folder
+            while at != root and at not in self._named and at not in above:
+                above.add(at)
+                at = at.parent
         self.sync(*{*moves.take(), *(at.parent for at in above)})
         if len(self._named) >= _NAMED_MOST:  # of dated folders there is no end
             self._named.clear()
