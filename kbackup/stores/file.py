@@ -258,11 +258,12 @@ class FileStore:
             raise ObjectKeyError(
                 key, f"{HIDDEN} is reserved for the store", "choose another topics.dir"
             )
-        path = self._root.joinpath(*names)
+        folder = self._root
         with self._errors(verb, key):
-            for folder in path.parents[: len(names) - 1]:
+            for name in names[:-1]:
+                folder /= name
                 refuse_link(folder)
-            yield path
+            yield folder / names[-1]
 
     @contextmanager
     def _errors(self, verb: str, about: str) -> Iterator[None]:
@@ -398,11 +399,12 @@ class _Round:
 
 def status(path: Path) -> os.stat_result | None:
     """Return what the file system knows of an object; None for a folder or nothing at all."""
-    refuse_link(path)
     try:
         found = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    if stat.S_ISLNK(found.st_mode):
+        refuse_link(path)
     return found if stat.S_ISREG(found.st_mode) else None
 
 
