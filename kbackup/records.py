@@ -565,29 +565,53 @@ class _End:
     error: BaseException | None
 
 
+def _is_never_last(_item: object) -> bool:
+    return False
+
+
 class Prefetch(Generic[Item]):
-    """Reads a source in a thread of its own; a context manager that ends it.
+    """Reads a source ahead in a thread of its own; a context manager that ends it.
+
+    Whoever uses the items reads the first one: a source without a second one needs no thread.
 
     Args:
-        source: Begun and exhausted in the thread.
+        source: Exhausted in the thread, unless *is_last* says of its first item that it has no
+            more.
         depth: Items that may wait.
     """
 
-    def __init__(self, source: Iterable[Item], depth: int = DEPTH) -> None:
+    def __init__(
+        self,
+        source: Iterable[Item],
+        depth: int = DEPTH,
+        *,
+        is_last: Callable[[Item], bool] = _is_never_last,
+    ) -> None:
         self._source = source
+        self._is_last = is_last
         self._read: queue.Queue[Item | _End] = queue.Queue(depth)
         self._left = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def __iter__(self) -> Iterator[Item]:
         """Yield the items; raise what the source raised."""
+        items = iter(self._source)
+        for first in items:
+            if not self._is_last(first):
+                self._thread = threading.Thread(
+                    target=self._run, args=(items,), name="read-ahead", daemon=True
+                )
+                self._thread.start()
+            yield first
+            break
+        if self._thread is None:
+            return
         while not isinstance(found := self._read.get(), _End):
             yield found
         if found.error is not None:
             raise found.error
 
     def __enter__(self) -> Self:
-        self._thread.start()
         return self
 
     def __exit__(
@@ -597,12 +621,15 @@ class Prefetch(Generic[Item]):
         trace: TracebackType | None,
     ) -> None:
         self._left.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
+        elif isinstance(self._source, Generator):
+            self._source.close()
 
-    def _run(self) -> None:
+    def _run(self, items: Iterator[Item]) -> None:
         end = _End(None)
         try:
-            for item in self._source:
+            for item in items:
                 if not self._put(item):
                     return
         except BaseException as error:  # noqa: BLE001  (raised where the items are used)

@@ -251,7 +251,10 @@ class SinkPartitionTask:
         """Read the batches of *span*; a registry's schemas are looked for in their records."""
         where, schemas, reader = self.unit.where, self.clients.schemas, self.clients.reader
         assert isinstance(reader, ReadsBatches)  # noqa: S101  (it was asked for)
-        with Prefetch(reader.batches(where, span), depth=1) as found:
+        with Prefetch(
+            reader.batches(where, span), depth=1,
+            is_last=lambda some: some.next_offset >= span.end_offset,
+        ) as found:  # fmt: skip
             for batches in found:
                 if self.channel.is_stopped():
                     raise StoppedError(f"{where} stopped")
@@ -289,7 +292,9 @@ class SinkPartitionTask:
         transforms = Chain(job.transforms) if job.transforms else None
         store = self.clients.store
         names = store if isinstance(store, Names) else None
-        with Prefetch(self._readable(span), depth=1) as batches:
+        with Prefetch(
+            self._readable(span), depth=1, is_last=lambda some: _end_of(some) >= span.end_offset
+        ) as batches:
             for batch in batches:
                 if self.channel.is_stopped():
                     raise StoppedError(f"{where} stopped")
@@ -381,6 +386,13 @@ class SinkPartitionTask:
     def _tell_progress(self, open_records: int) -> None:
         self._told = self.job.clock.steady_s()
         self.channel.tell(self.report.progress(self.job.run, open_records))
+
+
+def _end_of(some: pa.RecordBatch | BadRecord) -> int:
+    """Return the offset after what was read; 0 where that is nothing."""
+    if isinstance(some, BadRecord):
+        return some.offset + 1
+    return int(some["offset"][-1].as_py()) + 1 if len(some) else 0
 
 
 def resumed(

@@ -83,7 +83,7 @@ class SerialPool(Executor):
 class SerialAhead:
     """`restore.task.Prefetch` that does not read ahead."""
 
-    def __init__(self, source: Iterable[Any], depth: int = 0) -> None:
+    def __init__(self, source: Iterable[Any], depth: int = 0, **_: object) -> None:
         self._source = source
 
     def __iter__(self) -> Iterator[Any]:

@@ -47,6 +47,26 @@ def test_leaving_early_ends_the_reading() -> None:
     assert "read-ahead" not in {thread.name for thread in threading.enumerate()}
 
 
+def test_a_source_of_one_item_needs_no_thread() -> None:
+    """A small partition is read by who works on it, and what it was read from is closed."""
+    readers, closed = set[threading.Thread](), threading.Event()
+
+    def one() -> Iterator[int]:
+        try:
+            readers.add(threading.current_thread())
+            yield 1
+            pytest.fail("nothing is to be read behind the last item")
+        finally:
+            closed.set()
+
+    with Prefetch(one(), is_last=lambda item: item == 1) as ahead:
+        found = list(ahead)
+
+    assert [1] == found
+    assert {threading.current_thread()} == readers
+    assert closed.is_set()
+
+
 def test_no_more_is_read_than_may_wait() -> None:
     """What waits is bounded, however slow the writer is."""
     read: list[int] = []
