@@ -120,6 +120,10 @@ class _Open:
     facts: Facts = NO_RECORDS
 
 
+_FEW_BYTES: Final = 2**16
+"""Up to so many bytes of rows, another thread takes longer to begin than they take to write."""
+
+
 @dataclass(slots=True)
 class OpenFiles:
     """The open files of one topic-partition.
@@ -133,7 +137,8 @@ class OpenFiles:
         dated: Gives the date under which the files that begin at an offset are stored; needed
             where the layout is dated.
         pool: One thread in which rows are written, while the caller makes the next ones, and takes
-            their digest; None: the caller's own.  What fails there is raised by the next call.
+            their digest; None: the caller's own, as for few rows.  What fails there is raised by
+            the next call.
     """
 
     where: TopicPartition
@@ -160,7 +165,7 @@ class OpenFiles:
         for directory, some in parts:
             self._digests.setdefault(directory, RecordsDigest()).add(some.batch)
         self._await_written()
-        if self.pool is None:
+        if self.pool is None or rows.batch.nbytes <= _FEW_BYTES:
             self._write(parts)
         else:
             self._writing = self.pool.submit(self._write, parts)

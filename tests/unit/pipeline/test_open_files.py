@@ -55,6 +55,7 @@ def opened(pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> OpenFil
         write(files, parts)
 
     monkeypatch.setattr(OpenFiles, "_write", slowly)
+    monkeypatch.setattr("kbackup.pipeline.write._FEW_BYTES", 0)
     view = Conversion.of(ViewSpec(View.RECORD, "parquet", FormatOptions()), WHERE.topic)
     return OpenFiles(WHERE, [view], Layout(), SPOOL_BYTES, pool=pool)
 
@@ -75,6 +76,19 @@ def test_files_are_closed_with_all_that_was_given_to_them(monkeypatch: pytest.Mo
         (closed,) = files.close(Span(0, 3))
 
     assert (0, 2, 3) == (closed.facts.first_offset, closed.facts.last_offset, closed.facts.records)
+    closed.body.close()
+
+
+def test_few_rows_are_written_by_who_has_them() -> None:
+    """A small partition of a thousand waits for no other thread."""
+    view = Conversion.of(ViewSpec(View.RECORD, "parquet", FormatOptions()), WHERE.topic)
+    with ThreadPoolExecutor(1) as pool:
+        pool.shutdown()
+        files = OpenFiles(WHERE, [view], Layout(), SPOOL_BYTES, pool=pool)
+        files.write(one_row(0))
+        (closed,) = files.close(Span(0, 1))
+
+    assert 1 == closed.facts.records
     closed.body.close()
 
 
