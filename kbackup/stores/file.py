@@ -86,6 +86,12 @@ class _New:
     facts: Facts
 
 
+class _Opened(io.BufferedReader):
+    """An object's file, with what is known of it."""
+
+    metadata: Facts
+
+
 class FileStore:
     """Objects in one folder, which must exist: a mount that is missing is not an empty backup."""
 
@@ -197,18 +203,19 @@ class FileStore:
                 if before is None:
                     raise ObjectNotFoundError(f"read {path}", "no such file")
                 try:
-                    file = path.open("rb")
+                    file = _Opened(io.FileIO(path))
                 except FileNotFoundError:  # deleted since
                     continue
-                stored = [facts["sha256"] for facts in before.facts]
+                stored = {facts["sha256"]: facts for facts in before.facts}
                 found = file_digest(file, "sha256").hexdigest() if stored else ""
                 if not stored or found in stored:
                     file.seek(0)
+                    file.metadata = stored.get(found, {})
                     return file
                 file.close()
                 if self._state(key, path) == before:  # else a writer came between
                     break
-        why = f"its sha256 is {found}; {stored[-1]} was stored"
+        why = f"its sha256 is {found}; {[*stored][-1]} was stored"
         raise CorruptObjectError(str(path), why, "restore another copy of it")
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:

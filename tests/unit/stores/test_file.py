@@ -54,6 +54,21 @@ def test_a_url_names_a_folder(root: Path, url: str) -> None:
     assert b"x" == (root / "topics/a").read_bytes()
 
 
+def test_who_opens_an_object_knows_its_metadata(store: FileStore, root: Path) -> None:
+    """A restore of many small objects asks for each of them once."""
+    put_bytes(store, "topics/ours", b"x")
+    (root / "topics/theirs").write_bytes(b"y")
+
+    found = []
+    for key in ("topics/ours", "topics/theirs"):
+        with store.open(key) as body:
+            found.append(getattr(body, "metadata", None))
+
+    heads = [store.head(key) for key in ("topics/ours", "topics/theirs")]
+    assert [head.metadata for head in heads if head is not None] == found
+    assert ["7", None] == [each.get("records") for each in found if each is not None]
+
+
 def test_a_listing_reads_no_folder_before_its_own(
     store: FileStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
