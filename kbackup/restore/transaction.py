@@ -318,8 +318,8 @@ class PartitionWriter:
         if not self.position.has_room(self.lanes[0]):
             self._keep(before)
             self.position = replace(before, translated=(row,))
-        if not self.position.has_room(self.lanes[0]):
-            self.position = replace(before, translated=())
+            if not self.position.has_room(self.lanes[0]):
+                self.position = replace(before, translated=())
 
     def _keep(self, position: RestorePosition) -> None:
         """Store rows that are committed; without them they are counted where they are needed."""
