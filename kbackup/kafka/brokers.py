@@ -248,8 +248,7 @@ class Metadata(NamedTuple):
             for _ in answer.count():
                 error, partition, leader, epoch = answer.numbers("hiii")
                 for _ in range(3):  # replicas, those in sync, those offline
-                    for _ in answer.count():
-                        answer.number("i")
+                    answer.raw(4 * len(answer.count()))
                 answer.tags()
                 host, port = brokers.get(leader, ("", 0))
                 is_led = leader in brokers

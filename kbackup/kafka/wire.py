@@ -200,7 +200,7 @@ class Response:
     def _varint(self) -> int:
         found = shift = 0
         while True:
-            (byte,) = self.raw(1)
+            byte = self._view[self._skip(1)]
             found |= (byte & 127) << shift
             if byte < 128:
                 return found
