@@ -577,7 +577,7 @@ class Prefetch(Generic[Item]):
     Args:
         source: Exhausted in the thread, unless *is_last* says of its first item that it has no
             more.
-        depth: Items that may wait.
+        depth: Items that may wait; 0 for a source that whoever uses the items reads to its end.
     """
 
     def __init__(
@@ -587,8 +587,7 @@ class Prefetch(Generic[Item]):
         *,
         is_last: Callable[[Item], bool] = _is_never_last,
     ) -> None:
-        self._source = source
-        self._is_last = is_last
+        self._source, self._depth, self._is_last = source, depth, is_last
         self._read: queue.Queue[Item | _End] = queue.Queue(depth)
         self._left = threading.Event()
         self._thread: threading.Thread | None = None
@@ -596,6 +595,9 @@ class Prefetch(Generic[Item]):
     def __iter__(self) -> Iterator[Item]:
         """Yield the items; raise what the source raised."""
         items = iter(self._source)
+        if not self._depth:
+            yield from items
+            return
         for first in items:
             if not self._is_last(first):
                 self._thread = threading.Thread(

@@ -32,7 +32,7 @@ from kbackup.kafka import (
     Writer,
     WritesBatches,
 )
-from kbackup.records import Prefetch, TopicPartition
+from kbackup.records import DEPTH, Prefetch, TopicPartition
 from kbackup.restore.job import RestoreJob, RestoreUnit, has_batches
 from kbackup.restore.resume import ResumedValues, chained, unfinished
 from kbackup.restore.transaction import (
@@ -100,7 +100,8 @@ class RestorePartitionTask:
         if not self.unit.sets:  # nothing but its beginning was to be committed
             return
         keeps = isinstance(writer, WritesBatches) and self.job.keeps_batches(self.unit)
-        with Prefetch(self._read(sets, self.unit.kept if keeps else None)) as ahead:
+        depth = 0 if self.unit.size <= SMALL_BYTES else DEPTH  # the others are side by side
+        with Prefetch(self._read(sets, self.unit.kept if keeps else None), depth) as ahead:
             for step in chain.from_iterable(map(self._paced, ahead)):
                 self._stop_if_asked()
                 match step:

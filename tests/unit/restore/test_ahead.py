@@ -67,6 +67,22 @@ def test_a_source_of_one_item_needs_no_thread() -> None:
     assert closed.is_set()
 
 
+def test_without_depth_nothing_is_read_ahead() -> None:
+    """Who restores many small partitions side by side reads each of them alone."""
+    readers = set[threading.Thread]()
+
+    def three() -> Iterator[int]:
+        for number in range(3):
+            readers.add(threading.current_thread())
+            yield number
+
+    with Prefetch(three(), depth=0) as ahead:
+        found = list(ahead)
+
+    assert [0, 1, 2] == found
+    assert {threading.current_thread()} == readers
+
+
 def test_no_more_is_read_than_may_wait() -> None:
     """What waits is bounded, however slow the writer is."""
     read: list[int] = []
