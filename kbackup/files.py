@@ -117,10 +117,13 @@ class Spool(io.BufferedIOBase, BinaryIO):
         if self.tell() != self.size:
             raise io.UnsupportedOperation("a spool is written at its end only")
         length = memoryview(data).nbytes
-        with self._space_for(length):
-            if self._in_memory and self.size + length > self._limit:
-                self.move_to_disk()
+        if self._in_memory and self.size + length > self._limit:
+            self.move_to_disk()
+        if self._in_memory:
             self._file.write(data)
+        else:
+            with self._space_for(length):
+                self._file.write(data)
         if self._is_hashed:
             self._hash.update(data)
         self.size += length
