@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final, Literal, Protocol, TypeVar, runtime_che
 import orjson
 
 from kbackup import plugins
-from kbackup.errors import CorruptObjectError, NewerVersionError
+from kbackup.errors import CorruptObjectError, NewerVersionError, StoreError
 
 _log: Final = logging.getLogger(__name__)
 
@@ -37,6 +37,7 @@ class StoredObject:
         modified: When it was stored, aware.
         etag: Changes when the content does; opaque.
         storage_class: What the server calls the way it is kept; empty where there is only one.
+        version: Which of the object's versions it is; empty for what is there now.
     """
 
     key: str
@@ -44,6 +45,7 @@ class StoredObject:
     modified: datetime
     etag: str
     storage_class: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,6 +475,37 @@ class Versions(Protocol):
             StoreError: If the store refuses.
         """
         ...
+
+
+@runtime_checkable
+class Earlier(Protocol):
+    """A store in which what was deleted or overwritten can be found by its checksum, and read."""
+
+    def earlier(self, key: str, size: int, sha256: str) -> Iterator[StoredObject]:
+        """Yield the versions but the current one that have a size and say a checksum, oldest first.
+
+        What they say may be forged: `open` compares it.  Nothing is found where the server keeps no
+        versions, or none can be meant.
+
+        Raises:
+            StoreError: If the store does not answer, or refuses.
+        """
+        ...
+
+    def at(self, versions: Mapping[str, str]) -> "Store":
+        """Return the store as if these versions, by key, were what is there; listings stay."""
+        ...
+
+
+def at_versions(store: "Store", versions: Mapping[str, str]) -> "Store":
+    """Return what reads these versions, by key, and of other objects what is there."""
+    return store.at(versions) if versions and isinstance(store, Earlier) else store
+
+
+def is_refused(error: StoreError) -> bool:
+    """Whether a server has refused a request, and would again, rather than not answered."""
+    status = int(error.place.get("status", 0))
+    return 400 <= status < 500 and status != 429
 
 
 @runtime_checkable

@@ -31,6 +31,7 @@ from kbackup.stores import (
     KEYED,
     Archive,
     Bucket,
+    Earlier,
     Names,
     ObjectHead,
     Ranges,
@@ -226,6 +227,9 @@ class EncryptedStore:
             self._ranges = store
             self.open_range = self._open_range
             self._heads = lru_cache(_HEADS_MOST)(self._begin)
+        if isinstance(store, Earlier):
+            self.earlier = store.earlier
+            self.at = lambda versions: EncryptedStore(store.at(versions), keys)
 
     def put(
         self,

@@ -14,6 +14,8 @@ from botocore.exceptions import ClientError
 from s3fault import Fault, S3Faults
 
 from tests.contract.product import (
+    CorruptObjectError,
+    EncryptedStore,
     Environment,
     Finding,
     Layout,
@@ -27,12 +29,15 @@ from tests.contract.product import (
     StoreSettings,
     Summary,
     SystemClock,
+    TopicPartition,
     known,
     open_store,
+    put_bytes,
     to_json,
     verify,
     verify_task,
 )
+from tests.contract.test_encrypted import Everything
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
 from tests.support.fakes import SilentLine
@@ -47,6 +52,8 @@ AS_OF = "s3.versions.as.of"
 
 class Locked:
     """A bucket with Object Lock, and a topic that is backed up to it as the page says."""
+
+    clock = SystemClock()
 
     def __init__(self, server: LocalS3) -> None:
         self.server, self.client = server, client_of(server)
@@ -66,26 +73,35 @@ class Locked:
         }  # fmt: skip
         return StoreSettings(f"s3://{self.bucket}", self.server.endpoint_url, {**options, **more})
 
-    def sink(self) -> int:
+    def sink(self, **given: Any) -> int:
         """Back up what is there."""
         settings = load(
-            "sink", bootstrap_servers="h:1", s3_bucket_name=self.bucket, topics="orders"
-        ).settings  # fmt: skip
+            "sink", bootstrap_servers="h:1", s3_bucket_name=self.bucket, topics="orders", **given
+        ).settings
         lock = {name: int(text) if text.isdigit() else text for name, text in self.said.items()}
-        environment = Environment(self.kafka, self.store(**lock), InTurn(), SystemClock())  # type: ignore[arg-type]
+        environment = Environment(self.kafka, self.store(**lock), InTurn(), self.clock)  # type: ignore[arg-type]
         done = to_json(SinkRun(settings, lambda _: None, Stop(), environment)())
         assert [] == done["errors"]
         return int(done["exit_code"])
 
-    def restored(self, **more: Any) -> tuple[int, list[Any]]:
+    def restored(
+        self,
+        to: Any = None,
+        url: Any = None,
+        **more: Any,
+    ) -> tuple[int, list[Any]]:
         """How a restore ends, and what it has written."""
         settings = load(
             "restore", bootstrap_servers="h:1", s3_bucket_name=self.bucket, rename="copy_of_$0"
         ).settings
-        to = Standby()
-        environment = Environment(to.target, self.store(**more), to.tasks, SystemClock())  # type: ignore[arg-type]
+        to = to or Standby()
+        place = replace(self.store(**more), endpoint_url=url or self.server.endpoint_url)
+        environment = Environment(to.target, place, to.tasks, SystemClock())
         done = to_json(RestoreRun(settings, lambda _: None, Stop(), environment)())
-        return int(done["exit_code"]), to.target.values("copy_of_orders")
+        self.warned = done["warnings"]
+        self.errors = done["errors"]
+        is_there = TopicPartition("copy_of_orders", 0) in to.target.logs
+        return int(done["exit_code"]), to.target.values("copy_of_orders") if is_there else []
 
     def typed(self, *words: str, url: str | None = None) -> Any:
         """Run a command."""
@@ -277,3 +293,47 @@ def test_a_role_that_deletes_no_versions_is_told_which_permission_it_lacks(
         store: Any = open_store(replace(locked.store(), endpoint_url=proxy.url))
         with pytest.raises(StoreError, match="s3:DeleteObjectVersion on"):
             store.delete_versions(key)
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_what_was_stored_is_found_among_many_versions(s3_server: LocalS3, is_sealed: bool) -> None:
+    """Whatever others say of themselves; a version that has no id too."""
+    locked, key = Locked(s3_server), "topics/a"
+    locked.bucket = f"kept-{uuid4().hex[:8]}"
+    locked.client.create_bucket(Bucket=locked.bucket)
+    with S3Faults(s3_server.endpoint_url) as proxy:
+        keys = Everything()
+
+        def opened() -> Any:
+            store = open_store(replace(locked.store(), endpoint_url=proxy.url))
+            return EncryptedStore(store, keys) if is_sealed else store
+
+        store = opened()
+        put_bytes(store, key, b"as it was stored")
+        put_bytes(store, "topics/a.keys", b"beside it")
+        head = store.head(key)
+        sought = key, head.size, head.metadata["sha256"]
+        assert [] == [*store.earlier(*sought)]
+        assert 0 == proxy.seen("[?&]versions")
+        enabled: Any = {"Status": "Enabled"}
+        locked.client.put_bucket_versioning(Bucket=locked.bucket, VersioningConfiguration=enabled)
+        for body, said in (
+            (bytes(head.size), head.metadata),
+            (bytes(head.size), {}),
+            (b"longer" * 9, {}),
+        ):
+            locked.client.put_object(Bucket=locked.bucket, Key=key, Body=body, Metadata=said)
+        locked.client.delete_object(Bucket=locked.bucket, Key=key)
+
+        store = opened()
+        first, forged = store.earlier(*sought)
+        then = store.at({key: first.version})
+        with then.open(key) as whole, then.open_range(key, 3, 2) as part:
+            assert (b"as it was stored", b"it") == (whole.read(), part.read())
+        assert (key, head.size, head) == (first.key, first.size, then.head(key))
+        with pytest.raises(CorruptObjectError):
+            store.at({key: forged.version}).open(key)
+        assert store.head(key) is None
+        with then.open("topics/a.keys") as other:
+            assert b"beside it" == other.read()
+        assert 1 == proxy.seen("[?&]versions")

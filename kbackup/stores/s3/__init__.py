@@ -6,11 +6,13 @@ to distinguish a lost answer from a lost object, and to resume where a body brok
 boto3 is imported when a store is made: to list what is installed, none is.
 """
 
+import copy
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from math import ceil
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from kbackup.stores import (
@@ -87,6 +89,7 @@ class S3Store(S3Bucket):
         super().__init__(Requests(settings, read_timeout, sleep))
         self._part_bytes = PART_SIZE.of(settings.options)
         self._as_of = as_of(settings.options)
+        self._versions: Mapping[str, str] = {}
         self._features = Features()  # until the server says otherwise
         self._copies = True  # likewise
 
@@ -137,14 +140,48 @@ class S3Store(S3Bucket):
 
     def _reading(self, key: str) -> "Requests":
         """Return the requests that read an object as it was, if that is asked for."""
-        if self._as_of is None or bucket.is_now(key):
-            return self._requests
-        version = bucket.at(self._requests, key, self._as_of)
+        version = self._versions.get(key)
+        if version is None:
+            if self._as_of is None or bucket.is_now(key):
+                return self._requests
+            version = bucket.at(self._requests, key, self._as_of)
         if version is None:
             raise ObjectNotFoundError(
                 self._requests.resource(key), f"it was not there at {self._as_of}", key=key
             )
-        return cast("Requests", bucket.OfVersion(self._requests, version))
+        return bucket.of_version(self._requests, version)
+
+    def earlier(self, key: str, size: int, sha256: str) -> Iterator[StoredObject]:
+        """Ask each version of that size for its checksum: `Earlier.earlier`."""
+        if self._as_of is not None or not self._has_versions:  # by the server's times alone
+            return
+        try:
+            found = [*bucket.every(self._requests, key)]
+        except StoreError as error:
+            if transfer.not_implemented(error):
+                return
+            raise
+        for one in reversed(found):  # whoever overwrites comes later, whatever his objects say
+            if one["IsLatest"] or one.get("Size") != size:
+                continue
+            version = str(one["VersionId"])
+            head = self._head(key, bucket.of_version(self._requests, version))
+            if head is not None and head.metadata.get("sha256") == sha256:
+                yield bucket.stored_object(self._requests, one, version)
+
+    @cached_property
+    def _has_versions(self) -> bool:
+        """Whether there may be versions: else no key need be asked for."""
+        try:
+            return "Status" in self._requests.send("get_bucket_versioning", "")
+        except StoreError:  # who may not ask that may ask for those of a key
+            return True
+
+    def at(self, versions: Mapping[str, str]) -> "S3Store":
+        """Return the store that reads these versions: `Earlier.at`."""
+        found = copy.copy(self)
+        found._versions = {**self._versions, **versions}  # noqa: SLF001  (it is one of these)
+        return found
 
     def open_range(self, key: str, start: int, length: int) -> BinaryIO:
         """Fetch a part into a spool: `Ranges.open_range`."""
@@ -206,6 +243,7 @@ class S3Store(S3Bucket):
             self._copies
             and isinstance(source, S3Store)
             and source._as_of is None  # noqa: SLF001  (its kin)
+            and key not in source._versions  # noqa: SLF001
             and (there := source._requests).endpoint_url == self._requests.endpoint_url  # noqa: SLF001
             and not there.settings.keyed
         ):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from kbackup.errors import StoreError
 from kbackup.stores import (
@@ -54,6 +54,10 @@ class S3Bucket:
 
     def __init__(self, requests: "Requests") -> None:
         self._requests = requests
+
+    def _reading(self, key: str) -> "Requests":  # noqa: ARG002  (a store may read a version)
+        """Return the requests that read an object."""
+        return self._requests
 
     def bucket_facts(self) -> BucketFacts:
         """Return what the server says of the bucket: `Bucket.bucket_facts`."""
@@ -151,7 +155,7 @@ class S3Bucket:
 
     def thawed(self, key: str) -> Thaw:
         """Return how far an archived object has come: `Archive.thawed`."""
-        answer = self._requests.send("head_object", key, Key=key)
+        answer = self._reading(key).send("head_object", key, Key=key)
         return read(answer.get("Restore", ""))
 
     def thaw(self, key: str, days: int, tier: Tier) -> None:
@@ -315,6 +319,11 @@ class OfVersion:
         return self.requests.send(operation, about, **params)
 
 
+def of_version(requests: "Requests", version: str) -> "Requests":
+    """Return requests that read one version of an object."""
+    return cast("Requests", OfVersion(requests, version))
+
+
 def at(requests: "Requests", key: str, moment: datetime) -> str | None:
     """Return the version that a key had at a time; None where there was no object."""
     for found in _versions(requests, key, "", moment):
@@ -325,11 +334,13 @@ def at(requests: "Requests", key: str, moment: datetime) -> str | None:
     return None
 
 
-def stored_object(requests: "Requests", entry: Mapping[str, Any]) -> StoredObject:
+def stored_object(
+    requests: "Requests", entry: Mapping[str, Any], version: str = ""
+) -> StoredObject:
     """Return what an entry of a listing says."""
     return StoredObject(
         entry["Key"], entry["Size"], entry["LastModified"],
-        requests.etag(entry, entry["Key"]), entry.get("StorageClass", ""),
+        requests.etag(entry, entry["Key"]), entry.get("StorageClass", ""), version,
     )  # fmt: skip
 
 

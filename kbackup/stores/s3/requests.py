@@ -304,9 +304,9 @@ class Requests:
                 self._renew(client)
                 return attempts.run(once, where, transient)
         except FOREIGN as error:
-            is_version = operation == "delete_object" and "VersionId" in params
+            of_version = f"{operation}_version" if "VersionId" in params else operation
             raise translated(
-                error, "delete_object_version" if is_version else operation, where, self.host,
+                error, of_version if of_version in _ACTIONS else operation, where, self.host,
                 self._secrets(),
                 has_key=CUSTOMER_KEY.of(self._settings.options) is not None,
             ) from error  # fmt: skip
@@ -475,6 +475,8 @@ _ACTIONS: Final = {
     "list_object_versions": "s3:ListBucketVersions",
     "get_object_retention": "s3:GetObjectRetention",
     "get_object_legal_hold": "s3:GetObjectLegalHold",
+    "get_object_version": "s3:GetObjectVersion",
+    "head_object_version": "s3:GetObjectVersion",
     "delete_object_version": "s3:DeleteObjectVersion",
     "get_object_lock_configuration": "s3:GetBucketObjectLockConfiguration",
     "get_bucket_versioning": "s3:GetBucketVersioning",
@@ -571,7 +573,7 @@ def _refused(
         said = said.replace(secret, "********")
     place: dict[str, Any] = {"status": status, "s3_code": name}
     missing = name == "NoSuchKey" or (status == 404 and name in ("404", "NotFound"))
-    if missing and operation in ("get_object", "head_object", "restore_object"):
+    if missing and operation.removesuffix("_version") in (*_READS, "restore_object"):
         return ObjectNotFoundError(what, "no such object", **place)
     if "Skewed" in name:
         said = f"the clock differs by {_skew_seconds(error)} s from the server's"
@@ -582,6 +584,7 @@ def _refused(
 
 def _remedy(error: ClientError, operation: str, *, has_key: bool) -> str:
     name, status = code(error), _status(error)
+    is_read = operation.removesuffix("_version") in _READS
     if "Skewed" in name:
         return "set this host's clock"
     if name in _REMEDIES:
@@ -594,10 +597,10 @@ def _remedy(error: ClientError, operation: str, *, has_key: bool) -> str:
         also = " and s3:ListBucket, without which a missing object is denied too"
         allow = f"allow {action(operation)}{also if operation == 'head_object' else ''}"
         key = f"; or correct {CUSTOMER_KEY.name}, for another key is denied too"
-        return f"{allow}{key if has_key and operation in _READS else ''}"
+        return f"{allow}{key if has_key and is_read else ''}"
     if status == 429 or status >= 500:
         return "try again later, with fewer tasks, or raise s3.part.retries"
-    return _about_key(name) if operation in _READS else ""
+    return _about_key(name) if is_read else ""
 
 
 def _about_key(name: str) -> str:

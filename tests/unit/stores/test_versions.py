@@ -42,6 +42,13 @@ def test_of_one_second_the_version_is_meant_wherever_a_page_ends() -> None:
     assert "1" == bucket.at(server, "a", NOW)
 
 
+def test_all_versions_are_found_over_the_ends_of_pages() -> None:
+    """Somebody may have put thousands over the one that was stored."""
+    server: Any = Paged()
+
+    assert ["2", "1"] == [one["VersionId"] for one in bucket.every(server, "a")]
+
+
 class Listed:
     """A server that has one page."""
 
