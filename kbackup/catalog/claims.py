@@ -5,21 +5,32 @@ under another name, another topic's object, or a name that was altered contradic
 is known before the first row is read.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
 from kbackup import formats
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.listing import BackupFile, FileSet
-from kbackup.errors import CorruptObjectError, Issue, counted, form
+from kbackup.errors import (
+    CorruptObjectError,
+    Issue,
+    ObjectNotFoundError,
+    StoreError,
+    counted,
+    form,
+)
 from kbackup.files import file_sha256
 from kbackup.naming import Layout, ObjectKey, View
 from kbackup.pipeline.views import written_of
 from kbackup.pipeline.write import siblings_of
 from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
-from kbackup.stores import Store, side_by_side
+from kbackup.stores import Earlier, Ranges, Store, at_versions, is_refused, side_by_side
 from kbackup.stores.encrypted import Opened, check_open
+
+_log: Final = logging.getLogger(__name__)
 
 _NUMBERS: Final = ("first-offset", "last-offset", "records")
 
@@ -267,7 +278,70 @@ def key_of(files: FileSet, layout: Layout, view: View, extension: str) -> str:
     )
 
 
-def claim_of(store: Store, file: BackupFile, body: BinaryIO) -> Claim:
+def opened(
+    store: Store, file: BackupFile, part: tuple[int, int] | None = None
+) -> tuple[BinaryIO, Claim]:
+    """Open an object, or a *part* of it (start, length), and return what it says about itself.
+
+    Where it is not what the ledger knows, and the store has kept that, that is opened.
+
+    Raises:
+        CorruptObjectError: If it is damaged, or says nothing and is not what the ledger knows.
+        ObjectNotFoundError: If it is not there.
+    """
+    found = failure = None
+    try:
+        found = _opened(
+            at_versions(store, {file.key: file.version} if file.version else {}), file, part
+        )
+        facts = found[1].facts
+        if facts is None or file.sha256 in ("", facts.sha256):
+            return found
+    except (CorruptObjectError, ObjectNotFoundError) as error:
+        failure = error
+    if (kept := _kept(store, file, part)) is not None:
+        if found is not None:
+            found[0].close()
+        return kept
+    if found is None:
+        assert failure is not None  # noqa: S101  (one or the other)
+        raise failure
+    return found
+
+
+def _kept(
+    store: Store, file: BackupFile, part: tuple[int, int] | None
+) -> tuple[BinaryIO, Claim] | None:
+    """Open a version that the ledger knows; None where none is left, or none may be read."""
+    if not file.sha256 or not isinstance(store, Earlier):
+        return None
+    try:
+        for one in store.earlier(file.key, file.size, file.sha256):
+            with suppress(CorruptObjectError, ObjectNotFoundError):  # that one was forged
+                found = _opened(store.at({file.key: one.version}), file, part)
+                _log.warning("%s was overwritten: a version that was stored is read", file.key)
+                return found
+    except StoreError as error:
+        if not is_refused(error):
+            raise
+        _log.warning("%s was overwritten; no version is read: %s", file.key, error)
+    return None
+
+
+def _opened(store: Store, file: BackupFile, part: tuple[int, int] | None) -> tuple[BinaryIO, Claim]:
+    if part is None:
+        body = store.open(file.key)
+    else:
+        assert isinstance(store, Ranges)  # noqa: S101  (whoever asks for a part has looked)
+        body = store.open_range(file.key, *part)
+    try:
+        return body, _claim_of(store, file, body)
+    except BaseException:
+        body.close()
+        raise
+
+
+def _claim_of(store: Store, file: BackupFile, body: BinaryIO) -> Claim:
     """Return what an object says about itself; leaves *body* at its start.
 
     One that says nothing, and is not what the ledger knows, raises `CorruptObjectError`.

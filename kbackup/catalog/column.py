@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import BinaryIO, Final, TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
 from kbackup import clock, converters, formats, plugins
 from kbackup.catalog import claims
-from kbackup.catalog.claims import claim_of, splits
+from kbackup.catalog.claims import splits
 from kbackup.catalog.listing import BackupFile
 from kbackup.connect import schema as connect
 from kbackup.connect.avro_writing import AvroStyle, encode_avro
@@ -81,8 +81,8 @@ class FileColumn:
     """One open file, read row by row beside its siblings.
 
     Not to be had is what has gone (`ObjectNotFoundError`), or is not what was stored
-    (`CorruptObjectError`).  *body* is a part of the file to read instead of all of it; it is closed
-    too.  *damage* keeps `take` from reading on, once it has returned the rows before.
+    (`CorruptObjectError`).  *part* is what to read of the file: start and length; None for all.
+    *damage* keeps `take` from reading on, once it has returned the rows before.
     """
 
     def __init__(
@@ -90,11 +90,10 @@ class FileColumn:
         store: Store,
         file: BackupFile,
         options: ReadOptions,
-        body: BinaryIO | None = None,
+        part: tuple[int, int] | None = None,
     ) -> None:
         self.file = file
-        self._body = store.open(file.key) if body is None else body
-        self.claim = claim_of(store, file, self._body)
+        self._body, self.claim = claims.opened(store, file, part)
         self._view = file.view
         options = options.as_written(file.view, file.format, self.claim.written, file.key)
         form = formats.by_name(file.format)

@@ -7,6 +7,7 @@ killed may have stored an object again, with more of them.
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import BinaryIO, Final
@@ -14,11 +15,17 @@ from typing import BinaryIO, Final
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.ledger.stream import folder
 from kbackup.catalog.listing import FileSet
-from kbackup.errors import CorruptObjectError, Issue, ObjectNotFoundError, RefusedError
+from kbackup.errors import (
+    CorruptObjectError,
+    Issue,
+    ObjectNotFoundError,
+    RefusedError,
+    StoreError,
+)
 from kbackup.files import file_sha256
 from kbackup.naming import Layout
 from kbackup.records import Facts, TopicIdentity
-from kbackup.stores import Copies, ObjectHead, Store
+from kbackup.stores import Copies, Earlier, ObjectHead, Store, StoredObject, at_versions
 
 
 class Outcome(StrEnum):
@@ -60,7 +67,24 @@ def bring(
         found = target.copy_from(source, key, lambda said: _is_right(row, said["sha256"], said))
         if found is not None:
             return Brought(key, Outcome.SENT, found.size)
-    return _sent(source, target, key, row)
+    sent = _sent(source, target, key, row)
+    stored = None
+    if sent.outcome is Outcome.LOST and row is not None:
+        with suppress(StoreError):  # then it is as lost as it looks
+            stored = earlier(source, row)
+    if stored is None:
+        return sent
+    return _sent(at_versions(source, {key: stored.version}), target, key, row)
+
+
+def earlier(store: Store, row: Entry) -> StoredObject | None:
+    """Return a version of an object that is not what is there now, but what the ledger names.
+
+    None where there is none, or nobody can say: `Earlier.earlier`, which raises `StoreError`.
+    """
+    if None in (row.key, row.bytes, row.sha256) or not isinstance(store, Earlier):
+        return None
+    return next(store.earlier(row.key or "", row.bytes or 0, row.sha256 or ""), None)
 
 
 def _sent(source: Store, target: Store, key: str, row: Entry | None) -> Brought:
@@ -121,7 +145,7 @@ def _is_right(row: Entry | None, sha256: str, metadata: Mapping[str, str]) -> bo
     if row is None or row.sha256 in (None, sha256):
         return True
     stored = row.facts
-    return stored is not None and _is_grown(stored, Facts.from_metadata(metadata))
+    return stored is not None and is_grown(stored, Facts.from_metadata(metadata))
 
 
 def _holds_all(now: Mapping[str, str], before: Mapping[str, str]) -> bool:
@@ -134,10 +158,10 @@ def _holds_all(now: Mapping[str, str], before: Mapping[str, str]) -> bool:
     if was is None or facts is None or identity.conflicts(TopicIdentity.from_metadata(before)):
         return False
     is_same = was.digest is not None and replace(was, sha256=facts.sha256) == facts
-    return _is_grown(was, facts) or (is_same and was.digest == facts.digest)
+    return is_grown(was, facts) or (is_same and was.digest == facts.digest)
 
 
-def _is_grown(was: Facts, now: Facts | None) -> bool:
+def is_grown(was: Facts, now: Facts | None) -> bool:
     """Whether *now* are the facts of an object that begins as *was* did and ends later."""
     return (
         now is not None

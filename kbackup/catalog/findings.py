@@ -47,6 +47,7 @@ EXTENSIONS: Final = (
 )
 
 _NAMED_AGAIN: Final = 50
+_OTHER: Final = frozenset({"missing_object", "corrupt", "count_mismatch", "wrong_topic"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,11 @@ class Finding:
     def is_damage(self) -> bool:
         """Whether something is missing or not what was stored."""
         return self.is_error and self.code != UnsupportedObjectError.code
+
+    @property
+    def is_of_other(self) -> bool:
+        """Whether an object is not there, or is another one than was stored."""
+        return self.is_error and self.code in _OTHER
 
     def error(self) -> KbackupError:
         """Return the error that stands for it."""

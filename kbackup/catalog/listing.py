@@ -50,6 +50,7 @@ class BackupFile:
             not know.
         etag: The store's own mark of the content, of objects that no sink has named; empty for
             others.
+        version: Which version was stored, where that is not what is there now; empty elsewhere.
     """
 
     key: str
@@ -62,6 +63,7 @@ class BackupFile:
     sha256: str = ""
     etag: str = ""
     records: int | None = None
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +326,8 @@ class Catalog:
         ignored: Objects of ours with an extension that was not asked for.
         keys: Of all objects of ours, those not asked for too.
         unmatched: Objects of a generic layout that no expression matches.
+        versions: Which versions were stored, by key, of objects that were deleted or overwritten.
+        untold: Why nobody could look for such versions, and what to do; empty where that is known.
     """
 
     sets: dict[TopicPartition, list[FileSet]] = field(default_factory=dict)
@@ -332,6 +336,8 @@ class Catalog:
     ignored: int = 0
     keys: set[str] = field(default_factory=set)
     unmatched: int = 0
+    versions: dict[str, str] = field(default_factory=dict)
+    untold: str = ""
 
     def left_out(self) -> list[tuple[str, str]]:
         """Return codes and sentences about the objects that were not asked for."""
@@ -365,6 +371,17 @@ class Catalog:
                 sets[where] = kept
         return replace(self, sets=sets, keys=self.keys - gone)
 
+    def as_stored(self) -> Iterator[tuple[str, str]]:
+        """Yield a code, and what is not read as it is there; or why nobody knows whether it is."""
+        if self.versions:
+            count = len(self.versions)
+            text = f"{counted(count, 'object')} {form(count, 'was', 'were')} deleted or overwritten"
+            read = f"the versions that were stored are read: {some(sorted(self.versions), 3)}"
+            yield "earlier_versions", f"{text}; {read}"
+        if self.untold:
+            text = "objects were deleted or overwritten, and nobody knows whether versions are left"
+            yield "earlier_versions", f"{text}: {self.untold}"
+
     def narrowed(self, only_format: str) -> "Catalog":
         """Return what of it is of one format, siblings included."""
         kept = {
@@ -387,12 +404,17 @@ def list_backup(
     *,
     topics: Collection[str] = (),
     only_format: str | None = None,
+    instead: Mapping[str, StoredObject] | None = None,
 ) -> Catalog:
     """List a backup: of *topics*, or all if there are none, and of a format with its siblings.
 
-    A listing that cannot be had whole raises `StoreError`.
+    What is *instead* there, by key, takes the place of what is listed.  A listing that cannot be
+    had whole raises `StoreError`.
     """
-    entries = _entries(store, layout, topics)
+    entries: Iterable[StoredObject] = _entries(store, layout, topics)
+    if instead:
+        every = {**{one.key: one for one in entries}, **instead}
+        entries = (every[key] for key in sorted(every))
     return sorted_out(entries, layout, options, topics=topics, only_format=only_format)
 
 
@@ -494,7 +516,7 @@ def _add(
     where = TopicPartition(parts.topic, parts.partition)
     file = BackupFile(
         entry.key, parts.view, parts.extension, name, entry.size, entry.modified.timestamp(),
-        entry.storage_class, etag=entry.etag if is_generic else "",
+        entry.storage_class, etag=entry.etag if is_generic else "", version=entry.version,
     )  # fmt: skip
     stem = entry.key if is_generic else entry.key.removesuffix(f"{parts.view}{parts.extension}")
     place: tuple[str, ...] = (stem, "whole" if parts.view is View.RECORD else "values")

@@ -7,6 +7,7 @@ the file is not used.
 import logging
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, BinaryIO, Final
 
@@ -337,8 +338,8 @@ def _whole(
     """Yield rows, and batches that are *kept*."""
     assert files.main is not None  # noqa: S101  (is_whole says so)
     rows, last = 0, None
-    with store.open(files.main.key) as body:
-        claim = claims.claim_of(store, files.main, body)
+    body, claim = claims.opened(store, files.main)
+    with body:
         claims.check_claims(files, [claim], identity)
         form = formats.by_name(files.main.format)
         parts: Iterator[pa.RecordBatch | Batches] = (
@@ -461,12 +462,11 @@ def _blocks(
     identity: TopicIdentity,
 ) -> Iterator[pa.RecordBatch | Lost]:
     """Read some blocks of a value file that has no siblings."""
-    assert isinstance(store, Ranges)  # noqa: S101  (`runs_of_blocks` has asked)
     for blocks in runs_of:
         first, records = blocks[0].first_record_offset, sum(one.num_records for one in blocks)
         length = sum(one.byte_length for one in blocks)
-        with store.open_range(main.key, blocks[0].byte_offset, length) as body:
-            column = FileColumn(store, main, options, body)
+        column = FileColumn(store, main, options, (blocks[0].byte_offset, length))
+        with closing(column):
             claims.check_claims(files, [column.claim], identity)
             start = first
             while (rows := column.next()) is not None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, NotRequired, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.catalog import listing, schemas
+from kbackup.catalog import schemas
 from kbackup.catalog.covered import covered, within
 from kbackup.catalog.listing import EVERYTHING, Catalog, FileSet, Window, not_in_backup
 from kbackup.catalog.merging import records
@@ -31,10 +31,11 @@ from kbackup.errors import (
 )
 from kbackup.events import INLINE
 from kbackup.naming import OFFSET_MAX, PARTITION_MAX, Layout
+from kbackup.naming.renaming import Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import UNKNOWN, Facts, TimestampType, TopicPartition
-from kbackup.runs.known import NOTHING, BackupState
-from kbackup.stores import Store, side_by_side
+from kbackup.runs.known import NOTHING, BackupState, list_as_stored
+from kbackup.stores import Store, at_versions, side_by_side
 
 Shown = str | dict[str, str] | None
 """Bytes as JSON: text where they are UTF-8, else ``{"$base64": ...}``; null is null."""
@@ -303,11 +304,9 @@ def peek(
     """
     place = PeekTarget.parse(what, layout)
     narrow = only_format if place.key is None else None
-    found = listing.list_backup(
-        store, layout, options.formats, topics=[place.topic], only_format=narrow
-    )
-    if place.key is None:
-        found = known.left(found)
+    said = known if place.key is None else NOTHING  # one object is shown as it is
+    found = list_as_stored(store, layout, options.formats, said, Asked([place.topic]), narrow)
+    store, found = at_versions(store, found.versions), said.left(found)
     left, names, has_untimed = count, SchemaNames(store, layout, place.topic), False
     if place.offset is not None:
         window = window.narrowed("offset", ">=", place.offset)

@@ -272,7 +272,7 @@ class Found:
         place, options = wiring.store_settings(settings), wiring.reading(settings)
         store = open_store(place)
         said = known.read(store, wiring.layout(settings), SystemClock(), settings.asked)
-        found = Inventory(settings, store, listed(settings, store, settings.topics), said)
+        found = Inventory(settings, store, listed(settings, store, settings.topics, said), said)
         topics = list(chosen(found.topics()))
         sets, facts = dict[TopicPartition, Sequence[FileSet]](), dict[str, Facts]()
         for where in (where for topic in topics for where in found.wanted(topic)):

@@ -93,7 +93,7 @@ class DrillSample:
     def of(cls, settings: Settings, store: Store, clock: Clock, most: int | None) -> "DrillSample":
         """Take stock of a backup, and choose; *most* is as of `DrillAsked.sample_bytes`."""
         said = known.read(store, wiring.layout(settings), clock, settings.asked)
-        found = listed(settings, store, settings.topics)
+        found = listed(settings, store, settings.topics, said)
         every = Inventory(settings, store, found, said)
         sets: dict[str, list[FileSet]] = {}
         tails: dict[TopicPartition, Span] = {}

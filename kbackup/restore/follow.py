@@ -132,7 +132,7 @@ class Following:
         if self._groups is not None:
             self._groups.look()
         said = known.read_topics(self._store, self._layout, self._environment.clock)
-        found = listed(self._settings, self._store, self._settings.topics)
+        found = listed(self._settings, self._store, self._settings.topics, said)
         stamped = stamps(found, said)
         names = self._lookout.names(stamped)
         if self._is_first:
@@ -216,7 +216,7 @@ class Following:
             text = [(damage.code, damage.text)]
             self._remarks.odd((damage.what, damage.code), text)
         begun = clock.ms() / 1000 if self._is_first else None
-        found = listed(settings, self._store, due)
+        found = listed(settings, self._store, due, said)
         taken = self._ready.take(due, found, said, self._now(), begun)
         there = {*taken.topics(), *said.topics} & set(due)
         inventory = Inventory(settings, self._store, taken, said)
@@ -248,6 +248,7 @@ class Following:
             routes=self._routes, backup=self._frame.backup, group=self._frame.group,
         )  # fmt: skip
         plan = planner.plan()
+        self._remarks.odd((BUCKET, "overwritten"), [*inventory.catalog.as_stored()])
         for error in planner.missing:
             key = str(error.place.get("topic", "")), str(error)
             if self._remarks.odd(key, [("missing_object", f"{error}; left out")]):

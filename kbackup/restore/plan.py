@@ -329,11 +329,12 @@ class _TopicPlanner:
         config = created if there.partitions is None else there.config or {}
         limit = config.get("max.message.bytes")
         max_message_bytes = None if limit is None else int(limit)
+        lost = self._lost()  # which finds the versions that are to be read
         for where in self._wanted:
             self._add(where, config, max_message_bytes)
         self._check_target(clashes, config, max_message_bytes)
         self._check_sizes(config)
-        self._check_objects()
+        self._check_objects(lost)
         self._check_archived()
         self._explain(grows=grows)
         return PlannedTopic(
@@ -398,12 +399,17 @@ class _TopicPlanner:
             copy, of.settings.replication_factor, of.cluster.brokers
         )
 
-    def _check_objects(self) -> None:
-        """Say what is gone, cannot be read or was not stored; of many targets one says it."""
+    def _lost(self) -> Sequence[KbackupError] | None:
+        """Return what is gone; None for all but one of many targets."""
+        is_first = self._of.targets(self._copy.source)[0] == self._copy.target
+        return self._of.gone(self._copy) if is_first else None
+
+    def _check_objects(self, lost: Sequence[KbackupError] | None) -> None:
+        """Say what is *lost*, cannot be read or was not stored; of many targets one says it."""
         of, source = self._of, self._copy.source
-        if of.targets(source)[0] != self._copy.target:
+        if lost is None:
             return
-        self._refusals += of.gone(self._copy)
+        self._refusals += lost
         reading = wiring.reading(of.settings)
         warnings, refusals = checks.unconvertible(source, self._sets, reading)
         self._warnings += warnings

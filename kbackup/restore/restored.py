@@ -113,7 +113,7 @@ class Restored:
         backup = identity.read(store, layout, wiring.address(settings).address)
         if inventory is None:
             said = known.read(store, layout, clock, settings.asked)
-            catalog = listed(settings, store, settings.topics)
+            catalog = listed(settings, store, settings.topics, said)
         else:
             said, catalog = inventory.known, inventory.catalog
         names = settings.asked.topics({*catalog.topics(), *said.topics})

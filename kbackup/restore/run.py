@@ -172,6 +172,8 @@ class RestoreRun:
             # a run checks this with its first writer, and no client of ours may outlive the check
             asks_for_transactions=settings.exactly_once and settings.dry_run,
         )
+        for code, text in inventory.catalog.as_stored():
+            self._frame.tell(self._summary.warn(code, text))
         for error in planner.missing:
             self._account.lacks(error)
             self._frame.tell(self._summary.warn("missing_object", f"{error}; left out"))
@@ -197,7 +199,7 @@ class RestoreRun:
         # whoever holds the lock may write beside the ledger: that it may not be read is no design
         read = known.read_if_allowed if settings.no_lock else known.read
         said = read(store, layout, self._frame.environment.clock, settings.asked)
-        found = listed(settings, store, settings.topics)
+        found = listed(settings, store, settings.topics, said)
         self._say_foreign(found)
         for damage in said.all_damage():
             self._frame.tell(self._summary.warn(damage.code, damage.text, key=damage.what))

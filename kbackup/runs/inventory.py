@@ -2,27 +2,37 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Final
 
 import pyarrow.compute as pc
 
 from kbackup.catalog import listing, merging
+from kbackup.catalog.copying import earlier
 from kbackup.catalog.covered import Covered, covered
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.judged import JudgedPartition
 from kbackup.catalog.ledger.rows import Entry, is_main
-from kbackup.catalog.listing import Catalog, FileSet, Window, object_bytes
+from kbackup.catalog.listing import BackupFile, Catalog, FileSet, Window, object_bytes
 from kbackup.catalog.merging import StoredRows
 from kbackup.catalog.reading import extent, facts
 from kbackup.config import Settings
+from kbackup.errors import StoreError
 from kbackup.naming.renaming import LeftOut
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import wiring
-from kbackup.runs.known import BackupState, as_of, within
-from kbackup.stores import ObjectHead, RememberedHeads, Store, StoredObject, side_by_side
+from kbackup.runs.known import BackupState, as_of, list_as_stored, within
+from kbackup.stores import (
+    ObjectHead,
+    RememberedHeads,
+    Store,
+    StoredObject,
+    at_versions,
+    side_by_side,
+)
 
 _NOT_ENTERED: Final = "not entered"
 """Stands for the cut of a run that was killed, or is at work."""
@@ -30,15 +40,18 @@ _NOT_ENTERED: Final = "not entered"
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
-def listed(settings: Settings, store: Store, topics: Collection[str]) -> Catalog:
-    """Return what is there of *topics*, all where there are none, as a restore reads it."""
-    return listing.list_backup(
-        store,
-        wiring.layout(settings),
-        wiring.format_options(settings),
-        topics=topics,
-        only_format=wiring.only_format(settings),
-    )
+def listed(
+    settings: Settings, store: Store, topics: Collection[str], known: BackupState
+) -> Catalog:
+    """Return what is there of *topics*, all where there are none, as a restore reads it.
+
+    It reads what was stored, where that was deleted or overwritten: `list_as_stored`.
+    """
+    asked = replace(settings.asked, names=tuple(topics))
+    return list_as_stored(
+        store, wiring.layout(settings), wiring.format_options(settings), known, asked,
+        wiring.only_format(settings),
+    )  # fmt: skip
 
 
 class Inventory:
@@ -75,9 +88,10 @@ class Inventory:
             catalog, known = as_of(catalog, known, settings.as_of, settings.asked)
         if tails is not None:
             catalog, known = within(catalog, known, tails)
-        self.settings, self.store, self.catalog, self.known = settings, store, catalog, known
+        self.settings, self.catalog, self.known = settings, catalog, known
+        self.store = at_versions(store, catalog.versions)
         self.is_of_drill = tails is not None
-        self.heads = RememberedHeads(store)
+        self.heads = RememberedHeads(self.store)
         self._heads: dict[TopicPartition, ObjectHead | None] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._covered: dict[TopicPartition, Covered] = {}
@@ -235,7 +249,12 @@ class Inventory:
 
     def digested(self, files: FileSet) -> FileSet:
         """Return a set whose files carry what the ledger knows of them."""
-        return files.known_by(partial(self.known.told, files.where))
+
+        def told(file: BackupFile) -> BackupFile:
+            found = self.known.told(files.where, file)
+            return replace(found, version=self.catalog.versions.get(file.key, ""))
+
+        return files.known_by(told)
 
     def cut_of(self, files: FileSet) -> Hashable:
         """Return which cut of which run a set is of, by the ledger; else a cut of its own.
@@ -283,7 +302,20 @@ class Inventory:
         for where in self.there(topic):
             if self.settings.asked.has(where.partition):
                 judged = self._judged(where, sets.get(where, []))
-                yield where, judged.findings(self.store, layout, options)
+                found = judged.findings(self.store, layout, options)
+                yield where, (one for one in found if not self._is_read_as_stored(where, one))
+
+    def _is_read_as_stored(self, where: TopicPartition, finding: Finding) -> bool:
+        """Whether an object is another one of the same size, and what was stored can be read."""
+        row = self.known.ledger(where).objects.get(finding.key or "")
+        if row is None or not row.key or not finding.is_of_other:
+            return False
+        head = self.heads.head(row.key)
+        with suppress(StoreError):  # then it is as the finding says
+            if head is not None and head.size == row.bytes and (one := earlier(self.store, row)):
+                self.catalog.versions[row.key] = one.version
+                return True
+        return False
 
     def _judged(self, where: TopicPartition, sets: Sequence[FileSet]) -> JudgedPartition:
         return JudgedPartition(

@@ -10,9 +10,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import ceil
 from typing import Final
 
+from kbackup.catalog.copying import earlier, is_grown
 from kbackup.catalog.ledger import stream
 from kbackup.catalog.ledger.rows import (
     OBJECT,
@@ -30,7 +32,7 @@ from kbackup.catalog.ledger.rows import (
     topic_entries,
 )
 from kbackup.catalog.ledger.stream import unreadable
-from kbackup.catalog.listing import BackupFile, Catalog, FileSet
+from kbackup.catalog.listing import BackupFile, Catalog, FileSet, list_backup
 from kbackup.clock import Clock, shown_ms
 from kbackup.errors import (
     IncompleteBackupError,
@@ -40,6 +42,7 @@ from kbackup.errors import (
     counted,
     some,
 )
+from kbackup.formats import FormatOptions
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.records import (
@@ -53,7 +56,7 @@ from kbackup.records import (
 )
 from kbackup.runs import history
 from kbackup.runs.report import HeldUp
-from kbackup.stores import ObjectHead, Store, side_by_side
+from kbackup.stores import Earlier, ObjectHead, Store, StoredObject, is_refused, side_by_side
 from kbackup.stores.encrypted import DATA_KEY
 
 
@@ -311,6 +314,67 @@ def as_of(
             topic=later[0],
         )
     return replace(found, sets=sets), replace(then, later=later)
+
+
+def list_as_stored(
+    store: Store,
+    layout: Layout,
+    options: FormatOptions,
+    known: BackupState,
+    asked: Asked,
+    only_format: str | None = None,
+) -> Catalog:
+    """List a backup, with versions that were stored in place of what was deleted or overwritten.
+
+    The ledger says what was: where it misses nothing, and knows each size, no request is made.  An
+    object that has grown stays, and what was removed on purpose is gone.
+
+    Raises:
+        StoreError: If the store does not answer; where it refuses, `Catalog.untold` says so.
+    """
+
+    def listed(instead: Mapping[str, StoredObject]) -> Catalog:
+        return list_backup(
+            store, layout, options, topics=asked.names, only_format=only_format, instead=instead
+        )
+
+    found = listed({})
+    if layout.is_generic or not isinstance(store, Earlier):
+        return found
+    topics = {*asked.topics(known.ledgers.keys())}
+    wheres = [at for at in known.partitions() if at.topic in topics and asked.has(at.partition)]
+    lost = [(at, row) for at in wheres for row in _lost(found, at, known.ledger(at), layout)]
+
+    def stored(of: tuple[TopicPartition, Entry]) -> StoredObject | None:
+        row = of[1]
+        head = store.head(row.key or "") if row.key in found.keys else None
+        now = None if head is None else Facts.from_metadata(head.metadata)
+        return None if row.facts and is_grown(row.facts, now) else earlier(store, row)
+
+    try:
+        instead = {one.key: one for one in side_by_side(stored, lost) if one is not None}
+    except StoreError as error:
+        if not is_refused(error):
+            raise
+        return replace(found, untold=f"{error}; {error.do}")
+    if instead:
+        found = listed(instead)
+        found.versions = {key: one.version for key, one in instead.items()}
+        for where in {where for where, _ in lost}.intersection(found.sets):
+            told = partial(known.told, where)
+            found.sets[where] = [files.known_by(told) for files in found.sets[where]]
+    return found
+
+
+def _lost(
+    found: Catalog, where: TopicPartition, ledger: PartitionLedger, layout: Layout
+) -> Iterator[Entry]:
+    """Yield what is not there, and what has another size."""
+    yield from (row for row in ledger.missing(found.keys) if row.key and layout.knows(row.key))
+    for file in (file for files in found.sets.get(where, ()) for file in files.files):
+        row = ledger.objects.get(file.key)
+        if row is not None and row.bytes != file.size and file.key not in ledger.marked:
+            yield row
 
 
 def within(

@@ -69,8 +69,9 @@ from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
 from kbackup.runs.context import Stop
 from kbackup.runs.history import Estimate, of_upkeep
+from kbackup.runs.known import BackupState, list_as_stored
 from kbackup.runs.report import Summary
-from kbackup.stores import Served, Store
+from kbackup.stores import Served, Store, at_versions
 
 _THREADS: Final = 8
 """Each holds an object: in memory up to a part of an upload, then on disk."""
@@ -240,6 +241,11 @@ class CopyRun:
         self._check_target()
         self._is_ours = not self._is_dry
         seen = self._look()
+        for code, text in seen.found.as_stored():
+            if (code, text) not in self._summary.remarks:
+                warned = Warned(code, text, run=self._summary.run)
+                self._summary.remarks[code, text] = warned
+                yield warned
         if not self._is_dry:
             yield from self._enter_keys()
             self._before_objects(seen)
@@ -298,11 +304,13 @@ class CopyRun:
             entered = _topics_of(said.rows) or stream.entered_topics(source, layout)
         rows = self._read_ledgers(source, entered, tells=True)
         there = self._read_ledgers(target, entered)
-        found = listing.list_backup(source, layout, self._options, topics=self._asked.names)
+        ours = {name: TopicLedger.of(entries(table)) for name, table in rows.items()}
+        said_of = BackupState(ledgers=ours)
+        found = list_as_stored(source, layout, self._options, said_of, self._asked)
+        self._source = at_versions(source, found.versions)
         names = self._chosen(found, {*rows, *_topics_of(said.rows)})
         if not layout.is_generic:
             names = [name for name in names if name in rows or not self._is_late(name)]
-        ours = {name: TopicLedger.of(entries(table)) for name, table in rows.items()}
         theirs = {name: TopicLedger.of(entries(table)) for name, table in there.items()}
         numbers = {where.partition for where in found.sets if where.topic in names}
         numbers.update(at for name in names if name in ours for at in ours[name].partitions)

@@ -499,7 +499,7 @@ def against_source(
             property="transforms",
         )
     cluster, store = environment.kafka.cluster(), open_store(environment.store)
-    inventory = Inventory(settings, store, listed(settings, store, settings.topics), known)
+    inventory = Inventory(settings, store, listed(settings, store, settings.topics, known), known)
     planned = _Planner(inventory, cluster, is_strict=is_strict).plan()
     job = SourceJob(
         environment.kafka, environment.store, wiring.reading(settings),

@@ -2,6 +2,7 @@
 
 import http.client
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -44,10 +45,19 @@ from tests.support.fakes import SilentLine
 from tests.support.in_turn import InTurn
 from tests.support.invoked import invoke
 from tests.support.standby import Standby
+from tests.support.target import values
 from tests.support.truth import client_of
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/ransomware.md"
 AS_OF = "s3.versions.as.of"
+
+
+class Earlier(SystemClock):
+    """A clock that is hours behind: by it, objects are overwritten long after they were stored."""
+
+    def ms(self) -> int:
+        """Return ms since the epoch, hours ago."""
+        return super().ms() - 3 * 3_600_000
 
 
 class Locked:
@@ -295,6 +305,169 @@ def test_a_role_that_deletes_no_versions_is_told_which_permission_it_lacks(
             store.delete_versions(key)
 
 
+class Attacked(Locked):
+    """Such a bucket, objects of which go day by day while sinks go on."""
+
+    def __init__(self, server: LocalS3) -> None:
+        super().__init__(server)
+        assert 0 == self.sink()
+        for hurt in self.hurts():
+            before = self.objects()[-1]
+            self.kafka.append(self.where, 5)
+            assert 0 == self.sink()
+            hurt(before)
+        self.hurt = self.objects(every=True)[:-1]
+
+    def hurts(self) -> list[Callable[[str], None]]:
+        """What is done to an object each day."""
+        return [self.delete, self.lengthen, self.forge, self.replace]
+
+    def objects(self, *, every: bool = False) -> list[str]:
+        """What is there of the topic, or was."""
+        if not every:
+            return [key for key in self.there() if key.startswith("topics/")]
+        found = self.client.list_object_versions(Bucket=self.bucket, Prefix="topics/")
+        return sorted({one["Key"] for one in found["Versions"]})
+
+    def put(self, key: str, body: bytes, **more: Any) -> None:
+        """Overwrite an object."""
+        self.client.put_object(Bucket=self.bucket, Key=key, Body=body, **more)
+
+    def delete(self, key: str) -> None:
+        """Leave a delete marker, and below it what seems to be the object."""
+        self.forge(key)
+        self.client.delete_object(Bucket=self.bucket, Key=key)
+
+    def lengthen(self, key: str) -> None:
+        """Overwrite it with what is longer."""
+        self.put(key, bytes(9999))
+
+    def forge(self, key: str) -> None:
+        """Overwrite it with other bytes, and the same words about them."""
+        head = self.client.head_object(Bucket=self.bucket, Key=key)
+        self.put(key, bytes(head["ContentLength"]), Metadata=head["Metadata"])
+
+    def shorten(self, key: str) -> None:
+        """Overwrite it with as many bytes, which say that they hold fewer records."""
+        head = self.client.head_object(Bucket=self.bucket, Key=key)
+        fewer = {
+            "records": "1",
+            "last-offset": head["Metadata"]["first-offset"],
+            "sha256": "0" * 64,
+        }
+        self.put(key, bytes(head["ContentLength"]), Metadata={**head["Metadata"], **fewer})
+
+    def relabel(self, key: str) -> None:
+        """Overwrite it with itself, and other words about it."""
+        head = self.client.get_object(Bucket=self.bucket, Key=key)
+        self.put(key, head["Body"].read(), Metadata={**head["Metadata"], "partition": "7"})
+
+    def replace(self, key: str) -> None:
+        """Overwrite it with as many bytes, and nothing said of them, many times."""
+        size = self.client.head_object(Bucket=self.bucket, Key=key)["ContentLength"]
+        for number in range(3):
+            self.put(key, bytes([number]) * size)
+
+
+class AttackedLater(Attacked):
+    """Objects are overwritten long after they were stored, which their times show."""
+
+    clock = Earlier()
+
+    def hurts(self) -> list[Callable[[str], None]]:
+        """What only such times show before the objects are read."""
+        return [self.forge, self.shorten, self.relabel]
+
+
+@pytest.fixture
+def attacked(s3_server: LocalS3) -> Attacked:
+    return Attacked(s3_server)
+
+
+def test_what_was_lost_day_by_day_is_restored_as_it_was_stored(attacked: Attacked) -> None:
+    """No time has all of it; the ledger knows the checksum of each object, and that decides."""
+    code, found = attacked.restored()
+
+    assert (0, values(range(50))) == (code, found)
+    (warned,) = attacked.warned
+    assert "earlier_versions" == warned["code"]
+    assert "2 objects were deleted or overwritten; the versions that were stored" in warned["text"]
+    assert all(key in warned["text"] for key in attacked.hurt[:2])
+
+
+def test_what_was_overwritten_later_is_restored_as_it_was_stored(s3_server: LocalS3) -> None:
+    """Whatever it says of itself; what shows it is said before a record is written."""
+    attacked = AttackedLater(s3_server)
+
+    assert (0, values(range(45))) == attacked.restored()
+    (warned,) = attacked.warned
+    assert "2 objects were deleted or overwritten" in warned["text"]
+    assert all(key in warned["text"] for key in attacked.hurt[1:])
+    assert 7 == attacked.typed("restore", "verify").code
+
+
+def test_what_was_lost_is_copied_and_printed_as_it_was_stored(attacked: Attacked) -> None:
+    """The copy is whole, in a bucket that has no versions."""
+    clean = f"clean-{uuid4().hex[:8]}"
+    attacked.client.create_bucket(Bucket=clean)
+    for key in attacked.hurt[1:]:  # (one that says nothing and is longer is not shown as a record)
+        attacked.delete(key)
+
+    printed = attacked.typed("restore", "cat", "orders", "-c", "99", "--json")
+    told = attacked.typed("sink", "copy", "--to", f"s3://{clean}", "--json")
+
+    assert (0, 50) == (printed.code, len(printed.stdout.splitlines()))
+    assert (0, ["earlier_versions"]) == (
+        told.code, [one["code"] for one in told.lines if one["type"] == "warning"]
+    )  # fmt: skip
+    attacked.bucket = clean
+    assert 0 == attacked.typed("restore", "verify", "--deep").code
+    assert (0, values(range(50)), []) == (*attacked.restored(), attacked.warned)
+
+
+def test_what_was_overwritten_is_copied_as_it_was_stored(attacked: Attacked) -> None:
+    """Also where nothing but reading shows it."""
+    clean = f"clean-{uuid4().hex[:8]}"
+    attacked.client.create_bucket(Bucket=clean)
+
+    assert 0 == attacked.typed("sink", "copy", "--to", f"s3://{clean}").code
+
+    attacked.bucket = clean
+    assert (0, values(range(50)), []) == (*attacked.restored(), attacked.warned)
+
+
+def test_a_restore_goes_on_over_what_was_lost_meanwhile(locked: Locked) -> None:
+    """It writes nothing twice."""
+    to, attacked = Standby(), Attacked(locked.server)
+
+    first = attacked.restored(to)
+    before = attacked.objects()[-1]
+    attacked.kafka.append(attacked.where, 5)
+    assert 0 == attacked.sink()
+    attacked.delete(before)
+    attacked.lengthen(attacked.objects()[-1])
+
+    assert (0, values(range(50))) == first
+    assert (0, values(range(55))) == attacked.restored(to)
+
+
+def test_in_a_sound_bucket_no_version_is_asked_for(locked: Locked) -> None:
+    """Versions cost nothing where nothing was lost, nor where it was accepted."""
+    for _ in range(2):
+        assert 0 == locked.sink()
+        locked.kafka.append(locked.where, 5)
+    with S3Faults(locked.server.endpoint_url) as proxy:
+        assert (0, values(range(35))) == locked.restored(url=proxy.url)
+        assert 0 == proxy.seen("versions|versionId")
+
+    first = next(key for key in locked.there() if key.startswith("topics/"))
+    locked.client.delete_object(Bucket=locked.bucket, Key=first)
+    assert 0 == locked.typed("sink", "accept", "orders:0:0-29").code
+    with S3Faults(locked.server.endpoint_url) as proxy:
+        assert (0, values(range(30, 35))) == locked.restored(url=proxy.url)
+        assert 0 == proxy.seen("versions|versionId")
+
+
 @pytest.mark.parametrize("is_sealed", [False, True])
 def test_what_was_stored_is_found_among_many_versions(s3_server: LocalS3, is_sealed: bool) -> None:
     """Whatever others say of themselves; a version that has no id too."""
@@ -337,3 +510,29 @@ def test_what_was_stored_is_found_among_many_versions(s3_server: LocalS3, is_sea
         with then.open("topics/a.keys") as other:
             assert b"beside it" == other.read()
         assert 1 == proxy.seen("[?&]versions")
+
+
+def test_of_values_what_was_lost_beside_them_is_read_as_it_was_stored(locked: Locked) -> None:
+    """Values, keys or headers, each where it was hurt."""
+    parts = {
+        "format_class": "json", "value_converter_schemas_enable": False, "flush_size": 1000,
+        "store_kafka_keys": True, "keys_format_class": "json", "store_kafka_headers": True,
+        "headers_format_class": "json",
+        "key_converter": "org.apache.kafka.connect.storage.StringConverter",
+    }  # fmt: skip
+    for _ in range(4):
+        assert 0 == locked.sink(**parts)
+        locked.kafka.append(locked.where, 5)
+    whole = locked.restored()
+    by_set = sorted(key for key in locked.there() if key.startswith("topics/"))
+    values_of = [key for key in by_set if ".keys." not in key and ".headers." not in key]
+    locked.client.delete_object(Bucket=locked.bucket, Key=values_of[0])
+    for key, name in zip(values_of[1:3], ("keys", "headers"), strict=True):
+        beside = next(one for one in by_set if one.startswith(key[:-5]) and f".{name}." in one)
+        locked.client.put_object(
+            Bucket=locked.bucket, Key=beside, Body=b'"longer than it was"' * 99
+        )
+
+    assert (0, 45) == (whole[0], len(whole[1]))
+    assert whole == locked.restored()
+    assert "3 objects were" in locked.warned[0]["text"]

@@ -101,7 +101,7 @@ class Entry:
         digest: Of the object's records, behind its method: ``r1:`` of records, ``b1:`` of batches
             as Kafka stores them, ``h1:`` with a key.  None: not taken.
         version: Reserved for the store's version of the object: always None, for versions are found
-            by the server's times, whatever has become of the ledger.
+            by size and sha256, or by the server's times, whatever has become of the ledger.
         data_key: Id of what the object is encrypted with; None where it is not.
         first_stored: When an object of these records was stored first, in ms since the epoch: one
             that takes its place keeps it.  None for any other kind, and where a run has entered

@@ -90,7 +90,7 @@ def read(backup: Backup) -> list[str]:
     """What a restore reads."""
     settings = load("restore", s3_bucket_name="b", bootstrap_servers="h:1").settings
     said = known.read(backup.store, backup.layout, CLOCK)
-    found = Inventory(settings, backup.store, listed(settings, backup.store, ()), said)
+    found = Inventory(settings, backup.store, listed(settings, backup.store, (), said), said)
     return [files.id for files in found.covered(WHERE).sets]
 
 
