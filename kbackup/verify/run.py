@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from kbackup.catalog import listing
 from kbackup.catalog.claims import Checked
+from kbackup.catalog.copying import earlier
 from kbackup.catalog.findings import AGAIN, Finding, PartitionVerdict, again
 from kbackup.catalog.groups import group_stream
 from kbackup.catalog.judged import JudgedPartition
@@ -30,6 +31,7 @@ from kbackup.catalog.ledger.rows import (
     TOPIC,
     TOPICS,
     Entry,
+    PartitionLedger,
     TopicEntry,
     TopicLedger,
     entries,
@@ -42,7 +44,15 @@ from kbackup.catalog.listing import OTHER_FORMAT, Catalog, not_in_backup, nothin
 from kbackup.catalog.schemas import NO_SCHEMAS, SchemaIndex
 from kbackup.clock import Clock
 from kbackup.config.property import moment
-from kbackup.errors import ConfigurationError, CorruptObjectError, Issue, counted, form, some
+from kbackup.errors import (
+    ConfigurationError,
+    CorruptObjectError,
+    Issue,
+    StoreError,
+    counted,
+    form,
+    some,
+)
 from kbackup.events import NextCommand, Plain, Warned
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
@@ -55,7 +65,7 @@ from kbackup.runs.report import HeldUp, Summary
 from kbackup.spark import engine
 from kbackup.spark.channel import NotBegun
 from kbackup.spark.java import EngineSettings
-from kbackup.stores import RememberedHeads, Store, StoreSettings
+from kbackup.stores import RememberedHeads, Store, StoreSettings, is_refused, side_by_side
 from kbackup.verify.task import EVERYTHING, Sample, VerifyUnit, units_of, verify_task
 
 Read = Callable[[Sequence[VerifyUnit]], Iterable[Checked | NotBegun]]
@@ -250,6 +260,9 @@ def _is_every_partition_whole(backup: _Backup) -> Iterator[Finding | PartitionVe
         )  # fmt: skip
         findings = list(part.findings(backup.store, backup.layout, backup.options.formats))
         findings += part.overlaps(backup.store, backup.options, findings)
+        findings = side_by_side(
+            functools.partial(_with_earlier, backup.store, part.ledger), findings
+        )
         backup.findings += findings
         yield from findings
         for failure in part.failures():
@@ -258,6 +271,24 @@ def _is_every_partition_whole(backup: _Backup) -> Iterator[Finding | PartitionVe
         summary.partitions.append(verdict)
         yield verdict
     _fail(summary, [finding for finding in backup.findings if finding.is_error])
+
+
+def _with_earlier(store: Store, ledger: PartitionLedger, finding: Finding) -> Finding:
+    """Return a finding that says whether a version of the object is still there that was stored."""
+    row = ledger.objects.get(finding.key or "")
+    if not finding.is_of_other or row is None:
+        return finding
+    is_missing = finding.code == "missing_object"
+    text = "under a delete marker" if is_missing else "under another object"
+    try:
+        if earlier(store, row) is None:
+            return finding
+        text = f"what was stored is still there {text}, and restores read it"
+    except StoreError as error:
+        if not is_refused(error):
+            raise
+        text = f"whether what was stored is still there {text} is not known: {error}; {error.do}"
+    return replace(finding, text=f"{finding.error().why}; {text}")
 
 
 def _is_every_object_vouched_for(backup: _Backup) -> Iterator[Warned]:

@@ -406,6 +406,21 @@ def test_what_was_overwritten_later_is_restored_as_it_was_stored(s3_server: Loca
     assert 7 == attacked.typed("restore", "verify").code
 
 
+def test_a_verify_says_whether_what_was_stored_is_still_there(attacked: Attacked) -> None:
+    """Each object that was hurt is named, with what hides it."""
+    told = [
+        one
+        for deep in ([], ["--deep"])
+        for one in attacked.typed("restore", "verify", *deep, "--json").lines
+    ]
+
+    said = {one["key"]: one["text"] for one in told if one["type"] == "finding"}
+    assert attacked.hurt == [*said]
+    assert "still there under a delete marker, and restores read it" in said[attacked.hurt[0]]
+    for key in attacked.hurt[1:]:
+        assert "still there under another object, and restores read it" in said[key]
+
+
 def test_what_was_lost_is_copied_and_printed_as_it_was_stored(attacked: Attacked) -> None:
     """The copy is whole, in a bucket that has no versions."""
     clean = f"clean-{uuid4().hex[:8]}"
@@ -449,6 +464,28 @@ def test_a_restore_goes_on_over_what_was_lost_meanwhile(locked: Locked) -> None:
 
     assert (0, values(range(50))) == first
     assert (0, values(range(55))) == attacked.restored(to)
+
+
+@pytest.mark.parametrize(
+    ("query", "permission"),
+    [
+        ("GET .*[?&]versions", "s3:ListBucketVersions"),
+        ("HEAD .*[?&]versionId", "s3:GetObjectVersion"),
+    ],
+)
+def test_who_may_not_read_versions_is_told(attacked: Attacked, query: str, permission: str) -> None:
+    """A restore is refused as in a bucket without versions."""
+    denied = Fault(query, "status", status=403, code="AccessDenied")
+
+    with S3Faults(attacked.server.endpoint_url, [denied]) as proxy:
+        code, found = attacked.restored(url=proxy.url)
+        verified = attacked.typed("restore", "verify", "--json", url=proxy.url)
+
+    assert (7, []) == (code, found)
+    assert any(f"allow {permission}" in one["text"] for one in attacked.warned)
+    told = [one["text"] for one in verified.lines if one["type"] == "finding"]
+    assert 7 == verified.code
+    assert all(f"allow {permission}" in text for text in told)
 
 
 def test_in_a_sound_bucket_no_version_is_asked_for(locked: Locked) -> None:
