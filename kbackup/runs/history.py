@@ -18,7 +18,7 @@ import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -31,7 +31,16 @@ import orjson
 
 from kbackup import clock
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError
-from kbackup.events import GOOD, NO_TOPIC, Ended, Event, PartitionRow, known_fields, to_json
+from kbackup.events import (
+    GOOD,
+    IF_KNOWN,
+    NO_TOPIC,
+    Ended,
+    Event,
+    PartitionRow,
+    known_fields,
+    to_json,
+)
 from kbackup.naming import Layout
 from kbackup.naming.renaming import Asked
 from kbackup.records import Span, TopicPartition
@@ -580,7 +589,7 @@ class Estimate:
     bytes: int | None
     requests: int | None
     seconds: float | None
-    as_stored: int | None = None
+    as_stored: int | None = field(default=None, metadata=IF_KNOWN)
 
 
 def _copied(runs: Iterable[RunRecord], counted: str) -> list[RunRecord]:
