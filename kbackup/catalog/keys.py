@@ -285,12 +285,15 @@ def true_rows(stream: Stream, own: bytes) -> list[WrappedKey]:
     return [*rows_of(WrappedKey, _merged(table(every, KEYS)))]
 
 
-def show_hidden(stream: Stream, own: bytes) -> None:
-    """Write those of `true_rows` again that are hidden."""
-    shown = {row.mac for row in key_rows(stream)}
+def show_hidden(stream: Stream, rows: Sequence[WrappedKey], own: bytes) -> bool:
+    """Write those of `true_rows` again that *rows* of the stream hide; return whether any was."""
+    if all(is_authentic(own, row) for row in rows):
+        return False
+    shown = {row.mac for row in rows}
     hidden = [row for row in true_rows(stream, own) if row.mac not in shown]
     if hidden:
         stream.append(table(hidden, KEYS))
+    return bool(hidden)
 
 
 def own_rows(stream: Stream) -> list[WrappedKey]:
@@ -370,8 +373,9 @@ class Encryption:
             self.ring = self.require() if is_lost else self._founded(store, found.id)
         ring = self.ring
         self._check_own(there)
-        show_hidden(stream, ring.own)
-        rows = {row.recipient: row for row in own_rows(stream) if is_authentic(ring.own, row)}
+        if show_hidden(stream, there, ring.own):
+            there = own_rows(stream)
+        rows = {row.recipient: row for row in there if is_authentic(ring.own, row)}
         missing = []
         words = options.passphrase()
         if words is not None and not any(name.startswith(PASSPHRASE) for name in rows):

@@ -180,7 +180,7 @@ class KeyKeeper:
         self.encryption.wrap(self.store)
         ring = self.encryption.require()
         for stream in (self._own, self._data):
-            show_hidden(stream, ring.own)
+            show_hidden(stream, key_rows(stream), ring.own)
         return ring
 
     def _known(self, names: Sequence[str]) -> Mapping[str, WrappedKey]:
