@@ -353,7 +353,8 @@ def _target(at: OpenedBackup, to: str, to_config: str | None) -> "StoreSettings"
                 loading.load("copy", options=given, files=[], environ={}, extra=stores)
             except ConfigurationError as error:
                 do = "give --to-config FILE with what holds for the copy" if stores else error.do
-                raise ConfigurationError(error.what, error.why, do) from error
+                what = error.what.replace(f"store.url={to} (option)", f"--to {to}")
+                raise ConfigurationError(what, error.why, do) from error
     else:
         loaded = loading.load("copy", options=given, files=[Path(to_config)], environ={})
         found = wiring.store_settings(loaded.settings)

@@ -412,6 +412,15 @@ def test_a_copy_that_its_store_could_not_lock_is_refused() -> None:
     assert "--to-config" in told.stderr
 
 
+@pytest.mark.parametrize("url", ["gs://x", "az://account"])
+def test_a_place_that_is_none_is_named_as_it_was_typed(url: str, tmp_path: Path) -> None:
+    """Nobody has written the property that a store's URL is checked as."""
+    told = invoke("sink", "copy", "--store-url", tmp_path.as_uri(), "--to", url)
+
+    assert 2 == told.code
+    assert told.stderr.startswith(f"error: --to {url}\n")
+
+
 def test_another_backup_is_refused(source: Source, target: Store) -> None:
     """A bucket with another backup's id takes nothing."""
     put_json(target, identity.key(LAYOUT), {"id": "other", "topics_dir": "topics"})
