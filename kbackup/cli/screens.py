@@ -473,6 +473,8 @@ class Screens(OutputPart):
         self._stdout.paragraph("  ".join(facts))
         if summary.facts.get("group") and summary.records:
             self._stdout.paragraph(f"offsets committed to group {summary.facts['group']}")
+        if summary.facts.get("by_records") and summary.records:
+            self._stdout.paragraph(f"no batches, but records: {summary.facts['by_records']}")
         for line in restored(summary):
             self._stdout.paragraph(line)
 

@@ -275,7 +275,7 @@ def tell_start(
     window = wiring.selection(settings) or None
     summary.facts |= {
         "group": group,
-        "kafka_client": wiring.kafka_way(settings).name,
+        **wiring.passing(settings, writes=True),
         "as_stored": 0,
         "cluster_id": cluster.cluster_id,
         "target": settings.bootstrap_servers,

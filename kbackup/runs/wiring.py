@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -54,11 +55,18 @@ def kafka_way(settings: Settings) -> Way:
     return KafkaSettings(settings.bootstrap_servers or "", client=settings.kafka_client).way()
 
 
-def sink_way(settings: Settings) -> str:
-    """Return what a sink's records pass by: `kafka_way`, or ``batches``."""
-    if stores_batches(settings) or kafka_settings(settings).reads_batches:
-        return "batches"
-    return kafka_way(settings).name
+def passing(settings: Settings, *, writes: bool) -> Mapping[str, str | None]:
+    """Return a run's facts of what its records pass by: `kafka_way`, or ``batches``.
+
+    With them why batches cannot be had, of who has not chosen another client; None where they can.
+    What *writes* has its own client for what is small or spread, whatever the others pass by.
+    """
+    kafka = kafka_settings(settings)
+    if not writes and (stores_batches(settings) or kafka.reads_batches):
+        return {"kafka_client": "batches", "by_records": None}
+    is_free = kafka.client == "auto"
+    why = kafka.without_batches(kafka.producer if writes else None) if is_free else ""
+    return {"kafka_client": kafka_way(settings).name, "by_records": why or None}
 
 
 def stores_batches(settings: Settings) -> bool:

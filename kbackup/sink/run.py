@@ -211,7 +211,7 @@ class SinkRun:
         found = accounting.topic_settings(plan, cluster.topic_config(plan.topics))
         self._summary.facts |= {
             "group": plan.group,
-            "kafka_client": wiring.sink_way(settings),
+            **wiring.passing(settings, writes=False),
             "cluster_id": cluster.cluster_id,
             "topics_dir": settings.topics_dir,
             "topic_settings": found,

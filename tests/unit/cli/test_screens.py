@@ -225,6 +225,16 @@ offsets committed to group connect-s3-sink
 """ == shown.stdout.replace("\u2009", " ")
 
 
+def test_a_run_says_why_it_has_no_batches(told: Any, show: Any) -> None:
+    """A slower way is no secret."""
+    each = told("sink,skipped")
+    why = "SASL mechanism X goes through librdkafka, which gives out no batches"
+
+    shown = show(each.command, each.events, each.ended().saying(by_records=why), width=100)
+
+    assert f"no batches, but records: {why}" == shown.stdout.splitlines()[-1]
+
+
 def test_a_run_without_news_is_one_line_and_its_name(told: Any, show: Any) -> None:
     """A run that copied nothing shows no table of zeros."""
     each = told("sink,nothing new")

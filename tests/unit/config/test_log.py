@@ -29,7 +29,22 @@ def test_batches_are_full_records(tmp_path: Path) -> None:
     assert (View.RECORD, "log", ".log.zst") == (spec.view, spec.format, spec.extension())
     rule = wiring.rule(settings)
     assert (1_000_000, 134_217_728, 86_400_000) == (rule.records, rule.bytes, rule.span_ms)
-    assert "batches" == wiring.sink_way(settings)
+    assert "batches" == wiring.passing(settings, writes=False)["kafka_client"]
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_why_a_run_has_no_batches_is_known(tmp_path: Path, *, writes: bool) -> None:
+    """What only librdkafka speaks is a reason; who chose its client knows it."""
+    signed = "topics=orders\ns3.bucket.name=b\nsasl.mechanism=OAUTHBEARER\n"
+    signed += "security.protocol=SASL_SSL\n"
+    command: Command = "restore" if writes else "sink"
+    free = loaded(tmp_path, signed, command).settings
+    chosen = loaded(tmp_path, f"{signed}kafka.client=python\n", command).settings
+
+    found = [wiring.passing(each, writes=writes)["by_records"] for each in (free, chosen)]
+
+    assert "OAUTHBEARER" in str(found[0])
+    assert found[1] is None
 
 
 @pytest.mark.parametrize("command", ["sink", "restore", "list", "verify", "query"])
