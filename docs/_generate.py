@@ -156,7 +156,7 @@ _BAR: Final = "\\|"
 
 def _commands(names: frozenset[str]) -> str:
     rest, typed = _typed(ALL - names), _typed(names)
-    if 3 * len(rest) <= len(typed):
+    if len(rest) + 2 < len(typed):
         return f"all but {', '.join(sorted(rest))}" if rest else "all commands"
     return ", ".join(sorted(typed))
 

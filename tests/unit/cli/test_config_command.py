@@ -349,7 +349,7 @@ def test_a_signer_for_msk_that_is_not_installed_is_found(
     checked = invoke("config", "check", "--config", str(path), "--json")
 
     failed = {row["name"]: row["do"] for row in checked.of("check") if row["level"] == "fail"}
-    assert (2, {"sasl.mechanism"}) == (checked.code, failed.keys())
+    assert (2, {"sasl.mechanism"}) == (checked.code, {*failed})
     assert "[msk]" in failed["sasl.mechanism"]
 
 
