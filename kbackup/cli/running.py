@@ -158,10 +158,11 @@ def _work(shown: "output.Output", words: str, loaded: Loaded, work: Work) -> "En
     from kbackup.events import Started, Warned  # noqa: PLC0415
     from kbackup.runs.context import Stop  # noqa: PLC0415  (help is fast, and runs nothing)
 
-    stop = Stop()
+    stop, narrowing = Stop(), list(loaded.narrowing)
 
     def tell(event: "Plain") -> None:
         if isinstance(event, Started):
+            narrowing.clear()  # the plan shows it
             event = replace(
                 event, command=_command(words), version=kbackup.__version__,
                 config_sha256=fingerprint(loaded), from_environment=loaded.narrowing or None,
@@ -178,6 +179,10 @@ def _work(shown: "output.Output", words: str, loaded: Loaded, work: Work) -> "En
                 if loaded.settings.debug:
                     raise
                 return failed(words, error)
+            finally:
+                if narrowing:
+                    text = f"from the environment: {', '.join(narrowing)}"
+                    tell(Warned("from_environment", text, {"run": None}))
     except KbackupError as error:
         if loaded.settings.debug:
             _traceback(error)

@@ -112,3 +112,26 @@ def test_a_placeholder_that_is_not_filled_in_is_one_error(tmp_path: Path, given:
 
     failed = [row["name"] for row in found.of("check") if row["level"] == "fail"]
     assert [given.partition("=")[0]] == failed
+
+
+@pytest.mark.parametrize(
+    ("line", "variable", "value", "code"),
+    [
+        ("restore verify", "KBACKUP_TOPICS", "orders", 0),
+        ("restore list", "KBACKUP_PARTITIONS", "9", 0),
+        ("restore cat orders:0", "KBACKUP_FROM_TIME", "2030-01-01", 7),
+        ("restore cat orders:0", "KBACKUP_TO_TIME", "2030-01-01", 0),
+    ],
+)
+def test_a_variable_that_was_left_is_named_where_no_plan_shows_it(
+    folder: Path, line: str, variable: str, value: str, code: int
+) -> None:
+    """Exit 0 of a verify that looked at one topic alone must not read as that of all."""
+    place = ("--store-url", f"file://{folder}")
+
+    found = invoke(*line.split(), *place, **{variable: value})
+    typed = invoke(*line.split(), *place, f"--{variable[8:].lower().replace('_', '-')}", value)
+
+    told = f"warning: from the environment: {variable}\n"
+    assert (code, code) == (found.code, typed.code)
+    assert (True, False) == (told in found.stderr, told in typed.stderr)
