@@ -348,7 +348,7 @@ class OpenLog:
             self._file = form.batch_writer(self._body)
         self.records += batches.records
         self._await_written()
-        if self.pool is None:
+        if self.pool is None or batches.bytes <= _FEW_BYTES:
             self._file.write(batches)
         else:
             self._writing = self.pool.submit(self._file.write, batches)
