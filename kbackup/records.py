@@ -217,6 +217,15 @@ class Facts:
             and self.records >= other.records + more
         )
 
+    def has_grown(self, now: "Facts | None") -> bool:
+        """Whether *now* are those of an object that begins as this one and ends later."""
+        return (
+            now is not None
+            and now.first_offset == self.first_offset
+            and now.last_offset > self.last_offset
+            and now.covers(self)
+        )
+
 
 _ROTATION: Final = ("cut-start", "cut-end", "cut-files")
 

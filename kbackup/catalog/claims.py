@@ -27,7 +27,14 @@ from kbackup.naming import Layout, ObjectKey, View
 from kbackup.pipeline.views import written_of
 from kbackup.pipeline.write import siblings_of
 from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
-from kbackup.stores import Earlier, Ranges, Store, at_versions, is_refused, side_by_side
+from kbackup.stores import (
+    Earlier,
+    Ranges,
+    Store,
+    at_versions,
+    is_refused,
+    side_by_side,
+)
 from kbackup.stores.encrypted import Opened, check_open
 
 _log: Final = logging.getLogger(__name__)

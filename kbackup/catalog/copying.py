@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.ledger.stream import folder
-from kbackup.catalog.listing import FileSet
+from kbackup.catalog.listing import FileSet, earlier
 from kbackup.errors import (
     CorruptObjectError,
     Issue,
@@ -25,7 +25,7 @@ from kbackup.errors import (
 from kbackup.files import file_sha256
 from kbackup.naming import Layout
 from kbackup.records import Facts, TopicIdentity
-from kbackup.stores import Copies, Earlier, ObjectHead, Store, StoredObject, at_versions
+from kbackup.stores import Copies, ObjectHead, Store, at_versions
 
 
 class Outcome(StrEnum):
@@ -75,16 +75,6 @@ def bring(
     if stored is None:
         return sent
     return _sent(at_versions(source, {key: stored.version}), target, key, row)
-
-
-def earlier(store: Store, row: Entry) -> StoredObject | None:
-    """Return a version of an object that is not what is there now, but what the ledger names.
-
-    None where there is none, or nobody can say: `Earlier.earlier`, which raises `StoreError`.
-    """
-    if None in (row.key, row.bytes, row.sha256) or not isinstance(store, Earlier):
-        return None
-    return next(store.earlier(row.key or "", row.bytes or 0, row.sha256 or ""), None)
 
 
 def _sent(source: Store, target: Store, key: str, row: Entry | None) -> Brought:
@@ -145,7 +135,7 @@ def _is_right(row: Entry | None, sha256: str, metadata: Mapping[str, str]) -> bo
     if row is None or row.sha256 in (None, sha256):
         return True
     stored = row.facts
-    return stored is not None and is_grown(stored, Facts.from_metadata(metadata))
+    return stored is not None and stored.has_grown(Facts.from_metadata(metadata))
 
 
 def _holds_all(now: Mapping[str, str], before: Mapping[str, str]) -> bool:
@@ -158,17 +148,7 @@ def _holds_all(now: Mapping[str, str], before: Mapping[str, str]) -> bool:
     if was is None or facts is None or identity.conflicts(TopicIdentity.from_metadata(before)):
         return False
     is_same = was.digest is not None and replace(was, sha256=facts.sha256) == facts
-    return is_grown(was, facts) or (is_same and was.digest == facts.digest)
-
-
-def is_grown(was: Facts, now: Facts | None) -> bool:
-    """Whether *now* are the facts of an object that begins as *was* did and ends later."""
-    return (
-        now is not None
-        and now.first_offset == was.first_offset
-        and now.last_offset > was.last_offset
-        and now.covers(was)
-    )
+    return was.has_grown(facts) or (is_same and was.digest == facts.digest)
 
 
 def in_order(sets: Sequence[FileSet]) -> Iterator[str]:

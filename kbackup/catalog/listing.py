@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import clock, formats
+from kbackup.catalog.ledger.rows import Entry
 from kbackup.errors import (
     IncompleteBackupError,
     KbackupError,
@@ -32,7 +33,7 @@ from kbackup.naming import (
 )
 from kbackup.naming.renaming import Asked
 from kbackup.records import NO_TIMESTAMP, Facts, Span, TopicPartition
-from kbackup.stores import ARCHIVED, Archive, Store, StoredObject, Thaw, side_by_side
+from kbackup.stores import ARCHIVED, Archive, Earlier, Store, StoredObject, Thaw, side_by_side
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,6 +396,16 @@ class Catalog:
         ignored = sum(len(sets) for sets in self.sets.values()) - sum(map(len, kept.values()))
         sets = {where: found for where, found in kept.items() if found}
         return replace(self, sets=sets, ignored=self.ignored + ignored)
+
+
+def earlier(store: Store, row: Entry) -> StoredObject | None:
+    """Return a version of an object that is not what is there now, but what the ledger names.
+
+    None where there is none, or nobody can say: `Earlier.earlier`, which raises `StoreError`.
+    """
+    if None in (row.key, row.bytes, row.sha256) or not isinstance(store, Earlier):
+        return None
+    return next(store.earlier(row.key or "", row.bytes or 0, row.sha256 or ""), None)
 
 
 def list_backup(

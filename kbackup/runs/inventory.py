@@ -11,12 +11,11 @@ from typing import Final
 import pyarrow.compute as pc
 
 from kbackup.catalog import listing, merging
-from kbackup.catalog.copying import earlier
 from kbackup.catalog.covered import Covered, covered
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.judged import JudgedPartition
 from kbackup.catalog.ledger.rows import Entry, is_main
-from kbackup.catalog.listing import BackupFile, Catalog, FileSet, Window, object_bytes
+from kbackup.catalog.listing import BackupFile, Catalog, FileSet, Window, earlier, object_bytes
 from kbackup.catalog.merging import StoredRows
 from kbackup.catalog.reading import extent, facts
 from kbackup.config import Settings

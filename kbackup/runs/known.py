@@ -14,7 +14,6 @@ from functools import partial
 from math import ceil
 from typing import Final
 
-from kbackup.catalog.copying import earlier, is_grown
 from kbackup.catalog.ledger import stream
 from kbackup.catalog.ledger.rows import (
     OBJECT,
@@ -32,7 +31,7 @@ from kbackup.catalog.ledger.rows import (
     topic_entries,
 )
 from kbackup.catalog.ledger.stream import unreadable
-from kbackup.catalog.listing import BackupFile, Catalog, FileSet, list_backup
+from kbackup.catalog.listing import BackupFile, Catalog, FileSet, earlier, list_backup
 from kbackup.clock import Clock, shown_ms
 from kbackup.errors import (
     IncompleteBackupError,
@@ -349,7 +348,7 @@ def list_as_stored(
         row = of[1]
         head = store.head(row.key or "") if row.key in found.keys else None
         now = None if head is None else Facts.from_metadata(head.metadata)
-        return None if row.facts and is_grown(row.facts, now) else earlier(store, row)
+        return None if row.facts and row.facts.has_grown(now) else earlier(store, row)
 
     try:
         instead = {one.key: one for one in side_by_side(stored, lost) if one is not None}

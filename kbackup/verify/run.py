@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from kbackup.catalog import listing
 from kbackup.catalog.claims import Checked
-from kbackup.catalog.copying import earlier
 from kbackup.catalog.findings import AGAIN, Finding, PartitionVerdict, again
 from kbackup.catalog.groups import group_stream
 from kbackup.catalog.judged import JudgedPartition
@@ -40,7 +39,7 @@ from kbackup.catalog.ledger.rows import (
     topic_entries,
 )
 from kbackup.catalog.ledger.stream import Contents, topic_stream, topics_stream
-from kbackup.catalog.listing import OTHER_FORMAT, Catalog, not_in_backup, nothing_there
+from kbackup.catalog.listing import OTHER_FORMAT, Catalog, earlier, not_in_backup, nothing_there
 from kbackup.catalog.schemas import NO_SCHEMAS, SchemaIndex
 from kbackup.clock import Clock
 from kbackup.config.property import moment
