@@ -293,6 +293,8 @@ def topics(
     everywhere = {*found.sets, *known.partitions()}
     there = {*found.topics(), *known.names}
     chosen = listing.chosen(asked, there, layout.topics_dir)
+    numbers = (where.partition for where in everywhere if where.topic in chosen)
+    listing.check_partitions(asked, numbers, layout.topics_dir)
     for where in sorted(everywhere):
         if where.topic not in chosen or not asked.has(where.partition):
             continue

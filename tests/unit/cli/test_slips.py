@@ -118,7 +118,8 @@ def test_a_placeholder_that_is_not_filled_in_is_one_error(tmp_path: Path, given:
     ("line", "variable", "value", "code"),
     [
         ("restore verify", "KBACKUP_TOPICS", "orders", 0),
-        ("restore list", "KBACKUP_PARTITIONS", "9", 0),
+        ("restore list", "KBACKUP_PARTITIONS", "0", 0),
+        ("restore list", "KBACKUP_PARTITIONS", "9", 7),
         ("restore cat orders:0", "KBACKUP_FROM_TIME", "2030-01-01", 7),
         ("restore cat orders:0", "KBACKUP_TO_TIME", "2030-01-01", 0),
     ],

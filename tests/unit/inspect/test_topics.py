@@ -304,3 +304,12 @@ def test_rows_keep_the_json_contract() -> None:
     assert 3 == len(events)
     for event in events:
         LINES.validate(to_json(event))
+
+
+def test_partitions_that_are_not_there_are_an_error() -> None:
+    """A mistyped number does not look like a backup without objects."""
+    backup = Backup()
+    backup.put("orders", 0, [0])
+
+    with pytest.raises(IncompleteBackupError, match="nothing of what was asked for"):
+        rows(backup, asked=Asked(["orders"], partitions={9}))
