@@ -42,6 +42,11 @@ Row = dict[str, Any]
     help="How the batches of the topics are compressed; may be repeated.",
 )
 @click.option(
+    "--batch-bytes",
+    default=0,
+    help="The most in a batch of the topics, such as 16384, or 1 for batches of one record.",
+)
+@click.option(
     "--client",
     "clients",
     multiple=True,
@@ -63,6 +68,7 @@ def main(
     repeat: int,
     names: tuple[str, ...],
     codecs: tuple[str, ...],
+    batch_bytes: int,
     clients: tuple[str, ...],
     only: tuple[str, ...],
     output: Path | None,
@@ -74,7 +80,7 @@ def main(
     KBACKUP_BENCH_PEER names the executable of osodevops/kafka-backup, it is measured too.
     """
     try:
-        chosen = loads(scale, names, codecs)
+        chosen = loads(scale, names, codecs, batch_bytes)
     except ValueError as failure:
         raise click.BadParameter(str(failure), param_hint="--load") from None
     screen = Console(stderr=True, width=150)

@@ -57,7 +57,8 @@ def producer(servers: str, topic: str, load: Load) -> list[list[str]]:
             "--topic", topic, "--num-records", str(load.records // PROCESSES),
             "--record-size", str(load.value_bytes), "--throughput", "-1",
             "--producer-props", f"bootstrap.servers={servers}", "linger.ms=20",
-            "batch.size=1048576", "buffer.memory=67108864", f"compression.type={load.codec}",
+            f"batch.size={load.batch_bytes or 1048576}", "buffer.memory=67108864",
+            f"compression.type={load.codec}",
         ]
         for _ in range(PROCESSES)
     ]  # fmt: skip

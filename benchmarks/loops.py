@@ -54,6 +54,7 @@ class Share:
         records: In each partition.
         partitions: This process's.
         codec: How batches are compressed.
+        batch_bytes: `Load.batch_bytes`.
     """
 
     kind: str
@@ -63,6 +64,7 @@ class Share:
     records: int
     partitions: list[int]
     codec: str = "none"
+    batch_bytes: int = 0
 
 
 def commands(
@@ -71,7 +73,16 @@ def commands(
     """Return what to run side by side for one loop over all records of *load*."""
     records = load.records // partitions
     shares = [
-        Share(kind, servers, topic, load.value_bytes, records, list(own), load.codec)
+        Share(
+            kind,
+            servers,
+            topic,
+            load.value_bytes,
+            records,
+            list(own),
+            load.codec,
+            load.batch_bytes,
+        )
         for own in (range(number, partitions, PROCESSES) for number in range(PROCESSES))
     ]
     program = [sys.executable, "-m", "benchmarks.loops"]
@@ -110,7 +121,8 @@ def produce(share: Share) -> float:
     gc.disable()
     began = time.monotonic()
     settings = {"bootstrap.servers": share.servers, "compression.type": share.codec}
-    producer = Producer({**_PRODUCER, **settings})
+    of_batches = {"batch.size": share.batch_bytes} if share.batch_bytes else {}
+    producer = Producer({**_PRODUCER, **settings, **of_batches})
     send = producer.produce
     for partition, records in rows.items():
         for value, key, timestamp, headers in records:

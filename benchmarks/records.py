@@ -18,7 +18,7 @@ _FIRST_MS: Final = 1_790_000_000_000
 LOADS: Final = ("4M-100B", "1M-1KB")
 """Those that are measured where none is named."""
 
-CODECS: Final = ("none", "lz4")
+CODECS: Final = ("none", "lz4", "zstd")
 """How the batches of a topic may be compressed."""
 
 _NAMED: Final = re.compile(r"([1-9]\d*)([KM]?)-([1-9]\d*)(K?)B")
@@ -37,12 +37,14 @@ class Load:
         value_bytes: Of each value.
         records: In all partitions together.
         codec: One of `CODECS`: how the batches of its topic are compressed.
+        batch_bytes: The most in a batch that has several records; 0 for what the clients make.
     """
 
     name: str
     value_bytes: int
     records: int
     codec: str = "none"
+    batch_bytes: int = 0
 
     @property
     def topic(self) -> str:
@@ -56,24 +58,28 @@ class Load:
 
 
 def loads(
-    scale: float, names: Sequence[str] = LOADS, codecs: Sequence[str] = CODECS[:1]
+    scale: float,
+    names: Sequence[str] = LOADS,
+    codecs: Sequence[str] = CODECS[:1],
+    batch_bytes: int = 0,
 ) -> list[Load]:
     """Return each load of *names*, its records times *scale*, for each of *codecs*.
 
     Raises:
         ValueError: If a name is not a number of records and their size, as ``20M-100B``.
     """
-    return [_load(scale, name, codec) for codec in codecs for name in names]
+    return [_load(scale, name, codec, batch_bytes) for codec in codecs for name in names]
 
 
-def _load(scale: float, name: str, codec: str) -> Load:
+def _load(scale: float, name: str, codec: str, batch_bytes: int) -> Load:
     found = _NAMED.fullmatch(name)
     if found is None:
         raise ValueError(f"{name}: expected records and their size, such as 4M-100B or 1M-1KB")
     count, times, size, kilo = found.groups()
     records = _rounded(int(count) * _TIMES[times] * scale)
     label = name if codec == "none" else f"{name}-{codec}"
-    return Load(label, int(size) * _TIMES[kilo], records, codec)
+    label += f"-batches-{batch_bytes}" if batch_bytes else ""
+    return Load(label, int(size) * _TIMES[kilo], records, codec, batch_bytes)
 
 
 def _rounded(records: float) -> int:
