@@ -86,19 +86,26 @@ def source() -> Source:
     return Source()
 
 
-def test_an_unchanged_topic_is_proved_without_reading_an_object(
-    source: Source, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the digests that the ledger keeps."""
-    source.sink(flush_size="10")
-    opened: list[str] = []
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The keys of what is read of a store from now on."""
+    keys: list[str] = []
     really = MemoryStore.open
 
     def watched(self: MemoryStore, key: str) -> Any:
-        opened.append(key)
+        keys.append(key)
         return really(self, key)
 
     monkeypatch.setattr(MemoryStore, "open", watched)
+    return keys
+
+
+def test_an_unchanged_topic_is_proved_without_reading_an_object(
+    source: Source, opened: list[str]
+) -> None:
+    """By the digests that the ledger keeps."""
+    source.sink(flush_size="10")
+    opened.clear()
     found = source.compared()
 
     assert (0, 100, 10, "same") == (
@@ -107,20 +114,13 @@ def test_an_unchanged_topic_is_proved_without_reading_an_object(
     assert not [key for key in opened if key.startswith("topics/")]
 
 
-def test_batches_are_proved_as_they_are(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_proved_as_they_are(source: Source, opened: list[str]) -> None:
     """Objects of batches have a digest of these, and the source's records are not unpacked."""
     source.sink(flush_size="10")
     source.kafka.append(WHERE, 100)
     source.sink(format_class="log", flush_size="20")
     source.kafka.append(WHERE, 5)
-    opened: list[str] = []
-    really = MemoryStore.open
-
-    def watched(self: MemoryStore, key: str) -> Any:
-        opened.append(key)
-        return really(self, key)
-
-    monkeypatch.setattr(MemoryStore, "open", watched)
+    opened.clear()
     found = source.compared()
 
     assert (0, 200, 15, "same, 5 behind") == (
