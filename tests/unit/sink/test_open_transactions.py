@@ -244,6 +244,7 @@ def test_a_look_at_a_backup_says_what_a_transaction_keeps_from_it(
         summary = json.loads(result.stdout.splitlines()[-1])
         return result.exit_code, " ".join(_warnings(summary))
 
+    backup.kafka.create("orders", 10)
     backup.sink()
     backup.kafka.behind[WHERE] = 50
     backup.sink()
@@ -254,7 +255,7 @@ def test_a_look_at_a_backup_says_what_a_transaction_keeps_from_it(
 
     assert (0, 3) == (short[0], long[0])
     assert all("orders-0 is held up at offset 100" in text for _, text in (short, long))
-    assert (0, "") == others or command == "verify"
+    assert (0, "") == others
 
 
 def test_what_the_backup_has_passed_is_held_up_no_longer(backup: Backup) -> None:
