@@ -783,11 +783,12 @@ def _audited(summary: Ended) -> str | None:
 
 
 def as_stored(summary: Ended) -> list[str]:
-    """Return how many of the records a restore has sent in the batches that they are stored in."""
-    count = summary.facts.get("as_stored", 0)
-    if not (count and summary.records):
+    """Return how much of what a restore has written it sent in the batches that are stored."""
+    size = summary.facts.get("as_stored", 0)
+    if not size:
         return []
-    return [f"{100 * count // summary.records}% of the records went in their batches, as stored"]
+    share = 100 * size // summary.facts["bytes_written"]
+    return [f"{share}% of the bytes went in batches as stored"]
 
 
 def keeping_all(summary: Ended) -> list[str]:

@@ -213,8 +213,9 @@ class RestoreProgress:
                 else:
                     objects, records = objects - 1, records - each.place.get("records", 0)
             self.left_out(where, records, objects, skipped)
-            as_stored = summary.facts.get("as_stored", 0)
-            summary.facts["as_stored"] = as_stored + report.done.as_stored
+            for name in ("as_stored", "bytes_written"):
+                before = summary.facts.get(name, 0)
+                summary.facts[name] = before + getattr(report.done, name)
             summary.skip("records_of_unregistered_schemas", report.done.strange_schemas)
             summary.skip("timestamps_of_0_ms_written_as_1_ms", report.done.zero_timestamps)
 
@@ -277,6 +278,7 @@ def tell_start(
         "group": group,
         **wiring.passing(settings, writes=True),
         "as_stored": 0,
+        "bytes_written": 0,
         "cluster_id": cluster.cluster_id,
         "target": settings.bootstrap_servers,
         "store": settings.url,

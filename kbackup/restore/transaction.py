@@ -29,7 +29,7 @@ from kbackup.catalog.translated import TranslatedEntry, Translation, Translation
 from kbackup.errors import KbackupError, RefusedError
 from kbackup.events import Plain
 from kbackup.kafka import Position, Writer, WritesBatches
-from kbackup.records import Span, TopicPartition
+from kbackup.records import Span, TopicPartition, batch_bytes
 from kbackup.restore.job import RestoreJob, RestoreUnit, spread
 from kbackup.runs.dead_letters import DeadLetters
 from kbackup.runs.position import NOTHING, Cursor, Done, Lane, RestorePosition
@@ -211,7 +211,8 @@ class PartitionWriter:
         for at, part in parts if len(batch) else ():
             if not self.records:
                 self.begun = monotonic()
-            self.count(zero_timestamps=self._writer.write(part, at))
+            zeros = self._writer.write(part, at)
+            self.count(zero_timestamps=zeros, bytes_written=batch_bytes(part))
             self._sent[at] = self._sent.get(at, 0) + len(part)
         span = None
         if len(batch):
@@ -226,7 +227,7 @@ class PartitionWriter:
             self.begun = monotonic()
         assert isinstance(self._writer, WritesBatches)  # noqa: S101  (whoever calls has asked)
         self._writer.write_batches(batches, target)
-        self.count(as_stored=records)
+        self.count(as_stored=batches.bytes, bytes_written=batches.bytes)
         self._sent[target] = self._sent.get(target, 0) + records
         span = Span(batches.first_offset, batches.next_offset)
         self._note(cursor, batches.bytes, records, span, is_first=is_first)

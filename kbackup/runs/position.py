@@ -40,7 +40,8 @@ class Done:
         zero_timestamps: Timestamps of 0 ms, written as 1 ms.
         bad_objects: Objects of which rows were left out as bad.
         strange_schemas: Records written with the id of a schema that the backup lacks.
-        as_stored: Records sent in the batches that they are stored in.
+        as_stored: Bytes of batches that were sent as they are stored.
+        bytes_written: Of all that was sent: those, and `records.record_bytes` of other records.
     """
 
     records: int = 0
@@ -58,6 +59,7 @@ class Done:
     bad_objects: int = 0
     strange_schemas: int = 0
     as_stored: int = 0
+    bytes_written: int = 0
 
     def to_dict(self) -> dict[str, int]:
         """Return as plain data what is not nothing."""

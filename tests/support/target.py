@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from backup_samples import Backup
 
 from kbackup import config
+from kbackup.batches import Batches, walk
+from kbackup.batches.decoding import decoded
 from kbackup.catalog import listing
 from kbackup.catalog.identity import BackupIdentity
 from kbackup.catalog.ledger.rows import Entry, TopicLedger
@@ -38,6 +41,8 @@ from kbackup.runs.inventory import Inventory
 from kbackup.runs.position import RestorePosition
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.stores import Store
+from tests.support.encoded import Sent
+from tests.support.encoded import batch as encoded
 from tests.support.fake_cluster import FakeCluster
 from tests.support.fakes import SilentLine
 
@@ -135,7 +140,11 @@ class FakeTarget(FakeCluster):
             raise self.faults[target]
         if target in self.beside:
             self.logs[target].rows.append(self.beside.pop(target))
-        return FakeWriter(self, group, target, self.crash_at)
+        return self.new_writer(target, group, self.crash_at)
+
+    def new_writer(self, target: TopicPartition, group: str, crash_at: int) -> "FakeWriter":
+        """A writer."""
+        return FakeWriter(self, group, target, crash_at)
 
     def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
         """The values of a partition's records, in order."""
@@ -327,6 +336,66 @@ class FakeWriter:
         """Nothing to leave."""
 
 
+@dataclass
+class KeepingTarget(ReadableTarget):
+    """The cluster, which keeps batches as they are sent."""
+
+    # by their partition and base offset
+    sent: dict[tuple[TopicPartition, int], bytes] = field(default_factory=dict)
+
+    def new_writer(self, target: TopicPartition, group: str, crash_at: int) -> "FakeWriter":
+        """A writer of batches, too."""
+        return KeepingWriter(self, group, target, crash_at)
+
+    def reader(self, _group: str, *, by_batches: bool = False) -> Any:
+        """Open a reader, of batches if they are asked for."""
+        return (_BatchReader if by_batches else _OffsetReader)(self)
+
+
+@dataclass
+class KeepingWriter(FakeWriter):
+    """One task's transactions, of batches too."""
+
+    cluster: KeepingTarget
+
+    def write_batches(self, batches: Batches, where: TopicPartition | None = None) -> None:
+        """Keep batches until they are committed; offsets are given as they come."""
+        at = where or self.where
+        for number in range(len(batches)):
+            one = batches.slice(number, 1)
+            base = self.cluster.span(at).end_offset + len(self._open.get(at, []))
+            self.cluster.sent[at, base] = b"".join(one.pieces())
+            for rows in decoded(one):
+                self.write(rows, at)
+
+
+@dataclass
+class _BatchReader(_OffsetReader):
+    target: KeepingTarget
+
+    def batches(self, where: TopicPartition, span: Span) -> Iterator[Batches]:
+        """The batches of a span, those that were sent unless a record of theirs was altered."""
+        following, table = span.start_offset, pa.Table.from_batches([*self.read(where, span)])
+        for row in table.to_pylist():
+            at = row["offset"]
+            if at < following:
+                continue
+            made = encoded(at, [Sent(
+                row["value"], row["key"],
+                [(each["key"].encode(), each["value"]) for each in row["headers"]],
+                row["timestamp"],
+            )])  # fmt: skip
+            sent = self.target.sent.get((where, at))
+            if sent is not None:
+                sent = at.to_bytes(8, "big") + sent[8:]
+                (rows,) = decoded(walk(pa.py_buffer(sent)).check())
+                there = table.filter(pc.is_in(table["offset"], value_set=rows["offset"]))
+                made = sent if there.to_pylist() == rows.to_pylist() else made
+            found = walk(pa.py_buffer(made)).check()
+            following = found.next_offset
+            yield found
+
+
 class CrashError(Exception):
     """The process died here: nothing after this point happened."""
 
@@ -422,7 +491,7 @@ class Restoring:
             on_error=on_error, offset_header=offset_header, transforms=transforms, is_renamed=True,
         )  # fmt: skip
         work = RestorePartitionTask(job, unit, self.store, SilentLine(), self.pace)
-        writer: Any = FakeWriter(self.cluster, unit.group or group, unit.target, crash_at)
+        writer: Any = self.cluster.new_writer(unit.target, unit.group or group, crash_at)
         work.run(writer)
         return work.report
 

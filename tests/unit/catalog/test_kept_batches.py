@@ -1,24 +1,19 @@
 """Batches come as they are stored where one object has their offsets, in order with all others."""
 
-import io
 from collections.abc import Sequence
-from dataclasses import replace
 from hashlib import sha256
 
-import pyarrow as pa
 import pytest
 from backup_samples import Backup
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbackup import batches as batches_module
-from kbackup.batches import APPEND_TIME, Kept, walk
-from kbackup.batches.decoding import Tally
+from kbackup.batches import APPEND_TIME, Kept
 from kbackup.catalog import listing
 from kbackup.catalog.merging import Failed, Finished, Step, StoredBatches, StoredRows, steps
 from kbackup.catalog.reading import unpacked
 from kbackup.errors import CorruptObjectError
-from kbackup.formats.log import LogFormat
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
 from tests.support.encoded import LZ4, NONE, ZSTD, Sent, batch
@@ -37,25 +32,6 @@ def one(base: int, count: int, codec: int = NONE, attributes: int = 0) -> bytes:
     """A batch; one of three records is large."""
     records = [Sent(sha256(b"%d" % at).digest()) for at in range(base, base + count)]
     return batch(base, records, codec, attributes=attributes)
-
-
-def put(
-    backup: Backup, *parts: bytes, directory: str = "partition=0", altered: bytes | None = None
-) -> str:
-    """Store batches as one object, as if their bytes were *altered* ones."""
-    found = walk(pa.py_buffer(b"".join(parts))).check()
-    file, tally = io.BytesIO(), Tally()
-    writer = LogFormat().batch_writer(file)
-    writer.write(found if altered is None else replace(found, data=pa.py_buffer(altered)))
-    tally.add(found)
-    facts = tally.facts()
-    assert facts is not None
-    writer.close({})
-    facts = replace(facts, sha256=sha256(file.getvalue()).hexdigest())
-    key = f"topics/orders/{directory}/orders+0+{facts.first_offset:010}.record.log.zst"
-    metadata = {**facts.to_metadata(), "partition": "0"}
-    backup.store.put(key, file, sha256=facts.sha256, metadata=metadata)
-    return key
 
 
 def read(backup: Backup, offset: int = 0, kept: Kept = KEPT) -> list[Step]:
@@ -82,8 +58,8 @@ def test_small_batches_come_as_rows_and_others_as_they_are() -> None:
     """Also those that are compacted, or have a broker's time, which nobody can send as they are."""
     backup = Backup()
     compacted = batch(30, [Sent(b"v" * 200)] * 3, deltas=[0, 2, 4])
-    put(
-        backup, one(0, 1), one(1, 1), one(2, 9), one(11, 9, ZSTD), one(20, 9, NONE, APPEND_TIME),
+    backup.put_batches(
+        "orders", one(0, 1), one(1, 1), one(2, 9), one(11, 9, ZSTD), one(20, 9, NONE, APPEND_TIME),
         compacted, one(35, 9),
     )  # fmt: skip
 
@@ -103,7 +79,7 @@ def test_small_batches_come_as_rows_and_others_as_they_are() -> None:
 def test_what_the_target_would_change_or_refuse_comes_as_rows(kept: Kept, whole: list[int]) -> None:
     """Batches of another codec than the target's own, and those that are larger than it takes."""
     backup = Backup()
-    put(backup, one(0, 9), one(9, 9, ZSTD), one(18, 9, LZ4))
+    backup.put_batches("orders", one(0, 9), one(9, 9, ZSTD), one(18, 9, LZ4))
 
     found = kinds(read(backup, kept=kept))
 
@@ -114,7 +90,7 @@ def test_what_the_target_would_change_or_refuse_comes_as_rows(kept: Kept, whole:
 def test_small_batches_are_kept_sooner_where_they_are_compressed() -> None:
     """Packed anew, they would be larger."""
     backup = Backup()
-    put(backup, one(0, 3), one(3, 3, ZSTD))
+    backup.put_batches("orders", one(0, 3), one(3, 3, ZSTD))
 
     assert [(StoredRows, [0, 1, 2]), (StoredBatches, [3, 4, 5])] == kinds(read(backup))
 
@@ -122,7 +98,7 @@ def test_small_batches_are_kept_sooner_where_they_are_compressed() -> None:
 def test_a_start_within_a_batch_unpacks_it_and_no_other() -> None:
     """A restore by records may have ended anywhere."""
     backup = Backup()
-    put(backup, one(0, 9), one(9, 9), one(18, 9))
+    backup.put_batches("orders", one(0, 9), one(9, 9), one(18, 9))
 
     found = kinds(read(backup, 12))
 
@@ -133,8 +109,8 @@ def test_a_start_within_a_batch_unpacks_it_and_no_other() -> None:
 def test_objects_that_overlap_are_merged_by_records() -> None:
     """Each record comes once, and what only one object has goes on as it is."""
     backup = Backup()
-    put(backup, one(0, 9), one(9, 9), one(18, 9))
-    put(backup, one(9, 9), directory="partition=again")
+    backup.put_batches("orders", one(0, 9), one(9, 9), one(18, 9))
+    backup.put_batches("orders", one(9, 9), directory="partition=again")
 
     found = read(backup)
 
@@ -148,7 +124,7 @@ def test_a_damaged_batch_is_named_with_its_object_and_offset() -> None:
     backup = Backup()
     damaged = bytearray(one(0, 9) + one(9, 9))
     damaged[-3] ^= 4
-    key = put(backup, one(0, 9), one(9, 9), altered=bytes(damaged))
+    key = backup.put_batches("orders", one(0, 9), one(9, 9), altered=bytes(damaged))
 
     found = read(backup)
 
@@ -173,10 +149,10 @@ def test_records_are_those_that_come_without(
         parts.append(one(base, count, codec))
         base += count
         if is_cut:
-            put(backup, *parts)
+            backup.put_batches("orders", *parts)
             parts = []
     if parts:
-        put(backup, *parts)
+        backup.put_batches("orders", *parts)
 
     found = kinds(read(backup, offset))
 

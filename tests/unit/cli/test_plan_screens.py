@@ -61,10 +61,11 @@ GROWN = "grown by exactly the records that were written"
             id="plain",
         ),
         pytest.param(
-            {"as_stored": 1},
-            ["100% of the records went in their batches, as stored"],
+            {"as_stored": 979, "bytes_written": 1000},
+            ["97% of the bytes went in batches as stored"],
             id="batches",
         ),
+        pytest.param({"as_stored": 0, "bytes_written": 1000}, [], id="no batches"),
         pytest.param({"window": "offset before 9"}, ["restored only: offset before 9"], id="some"),
         pytest.param({"audit": "counted", "errors": [{"code": "audit"}]}, [], id="a difference"),
         pytest.param(

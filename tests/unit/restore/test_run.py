@@ -1,26 +1,21 @@
 """What a restore leaves behind."""
 
-import io
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import pyarrow as pa
 import pytest
 from backup_samples import BYTES, JSON
 
-from kbackup.batches import walk
 from kbackup.catalog.ledger.rows import ACCEPTED, of_object
 from kbackup.catalog.listing import Catalog, FileSet
 from kbackup.clock import SystemClock
 from kbackup.config import loading
 from kbackup.errors import SparkError, StoreError
 from kbackup.events import to_json
-from kbackup.formats.log import LogFormat
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.run import RestoreRun
@@ -227,15 +222,8 @@ def test_a_plan_says_what_may_go_as_it_is_stored(more: dict[str, str], is_kept: 
     """Objects of batches, where nothing asks for their records."""
     restoring = Restoring()
     restoring.backup.put("orders", 0, range(5))
-    file = io.BytesIO()
-    writer = LogFormat().batch_writer(file)
     large = Sent(random.Random(0).randbytes(300_000))
-    writer.write(walk(pa.py_buffer(batch(0, [large]))).check())
-    writer.close({})
-    restoring.backup.store.put(
-        "topics/payments/partition=0/payments+0+0000000000.record.log.zst", file,
-        sha256=sha256(file.getvalue()).hexdigest(), metadata={},
-    )  # fmt: skip
+    key = restoring.backup.put_batches("payments", batch(0, [large]))
     options = {
         "bootstrap_servers": "-", "s3_bucket_name": "b", "no_lock": True, "dry_run": True,
         "topics": ["orders", "payments"], "rename": "copy_of_$0", **more,
@@ -245,7 +233,7 @@ def test_a_plan_says_what_may_go_as_it_is_stored(more: dict[str, str], is_kept: 
 
     summary = to_json(RestoreRun(settings, lambda _: None, Stop(), environment)())
 
-    size = len(file.getvalue())
+    size = len(restoring.backup.body(key))
     assert size * is_kept == summary["estimate"]["as_stored"] < summary["estimate"]["bytes"]
 
 

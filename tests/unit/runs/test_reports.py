@@ -214,6 +214,7 @@ def test_a_position_has_room_in_an_offset_whatever_the_directory(character: str)
     longest = Layout().key(replace(shape, topic="t" * (1 + room // 2)))  # it is there twice
     of_restores = {
         "commits", "duplicates", "zero_timestamps", "bad_objects", "strange_schemas", "as_stored",
+        "bytes_written",
     }  # fmt: skip
     names = {each.name for each in fields(Done)} - of_restores
     counts = Done(**dict.fromkeys(names, highest))
