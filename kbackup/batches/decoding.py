@@ -471,11 +471,33 @@ class BatchesDigest(ColumnsDigest):
 
     def add(self, batches: Batches) -> None:
         """Take the next ones."""
-        headers = batches.headers
-        kind = pa.scalar(CODEC_BITS | APPEND_TIME, pa.int16())
-        columns = [*(headers[name] for name in _COLUMNS)]
-        columns.append(pc.bit_wise_and(headers["attributes"], kind))
-        self._take(len(batches), map(bytes_of, columns))
+        self._take(len(batches), map(bytes_of, _kept_in_copies(batches)))
+
+
+def _kept_in_copies(batches: Batches) -> list[pa.Array]:
+    """Return what a copy of each has in common with it."""
+    kind = pa.scalar(CODEC_BITS | APPEND_TIME, pa.int16())
+    headers = batches.headers
+    attributes = pc.bit_wise_and(headers["attributes"], kind)
+    return [*(headers[name] for name in _COLUMNS), attributes]
+
+
+def alike(one: Batches, two: Batches) -> int:
+    """Return how many of *one* are copied in *two*, from the first of both on."""
+    number = min(len(one), len(two))
+    one, two = one.slice(0, number), two.slice(0, number)
+    for mine, other in zip(_kept_in_copies(one), _kept_in_copies(two), strict=True):
+        unequal = pc.index(pc.equal(mine, other), value=False).as_py()
+        number = number if unequal < 0 else min(number, unequal)
+    pairs = zip(_records(one.slice(0, number)), _records(two.slice(0, number)), strict=True)
+    return next((at for at, (mine, other) in enumerate(pairs) if not mine.equals(other)), number)
+
+
+def _records(batches: Batches) -> Iterator[pa.Buffer]:
+    """Yield the records of each batch as they are stored."""
+    columns = (batches.headers[name].to_pylist() for name in ("position", "length"))
+    for position, length in zip(*columns, strict=True):
+        yield batches.data.slice(position + HEADER_BYTES, length - HEADER_BYTES)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,7 +23,7 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException
 
 from kbackup.batches import BatchError, Batches, walk
-from kbackup.batches.decoding import decoded
+from kbackup.batches.decoding import EVERYTHING, decoded
 from kbackup.batches.encoding import cut_from
 from kbackup.batches.plain import Why
 from kbackup.errors import ConfigurationError, KafkaError
@@ -114,10 +114,7 @@ class BatchReader:
         try:
             for some in self._committed(work):
                 start, following = following, some.next_offset
-                try:
-                    yield from decoded(some, Span(start, span.end_offset))
-                except BatchError as error:
-                    raise _unreadable(where, error) from None
+                yield from rows_of(where, some, Span(start, span.end_offset))
         except _OldFormatError:
             if self._by_records is None:
                 raise
@@ -341,6 +338,21 @@ class _Reading:
         pause_s = min(most, least * 2**self._failures)
         self._failures = min(self._failures + 1, 16)
         self.reader.brokers.pause(pause_s * random.uniform(0.8, 1.2))  # noqa: S311
+
+
+def rows_of(
+    where: TopicPartition, batches: Batches, span: Span = EVERYTHING
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of batches that were read, as far as they are in *span*.
+
+    Raises:
+        BadRecordError: If the name of a header is not UTF-8.
+        KafkaError: If a batch does not hold what its header says.
+    """
+    try:
+        yield from decoded(batches, span)
+    except BatchError as error:
+        raise _unreadable(where, error) from None
 
 
 def _unreadable(where: TopicPartition, error: BatchError) -> Exception:

@@ -12,14 +12,19 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from kbackup.batches import Batches, Kept
 from kbackup.catalog.listing import FileSet, Window
+from kbackup.catalog.merging import StoredBatches
+from kbackup.catalog.reading import unpacked
 from kbackup.catalog.translated import Translation
 from kbackup.config import Settings
 from kbackup.errors import DiffersError, KbackupError, RefusedError, counted, some
+from kbackup.kafka import ReadsBatches
+from kbackup.kafka.fetch import rows_of
 from kbackup.records import Span, TopicPartition, replaced
 from kbackup.restore.job import RestoreJob, has_batches
 from kbackup.restore.restored import (
@@ -32,6 +37,8 @@ from kbackup.restore.restored import (
 )
 from kbackup.runs.compare import (
     ComparisonPlan,
+    InBatches,
+    Part,
     PartitionCompared,
     UnitCompared,
     by_offset,
@@ -46,6 +53,9 @@ from kbackup.runs.inventory import Inventory
 from kbackup.runs.report import Summary
 from kbackup.spark.channel import TaskChannel
 from kbackup.stores import Store, open_store
+
+if TYPE_CHECKING:
+    from kbackup.kafka import Reader
 
 RECORDS_MOST: Final = 1_000_000
 """How many records a task compares before it reports."""
@@ -85,24 +95,22 @@ def target_task(
     by_batches = any(has_batches(unit.of.sets) for unit in units)
     with closing(job.kafka.reader(job.group, by_batches=by_batches)) as reader:
         for unit in units:
-            where = unit.of.source
             try:
-                with closing(reader.read(unit.of.target, unit.target)) as batches:
-                    yield _compared(job, unit, store, batches)
+                yield _compared(job, unit, store, reader)
             except KbackupError as error:
-                yield UnitCompared(where, failure=error.issue())
+                yield UnitCompared(unit.of.source, failure=error.issue())
             if channel.is_stopped():
                 return
 
 
-def _compared(
-    job: RestoreJob, unit: TargetUnit, store: Store, target: Iterable[pa.RecordBatch]
-) -> UnitCompared:
-    of, left = unit.of, NotRestored()
-    backup = _behind(written(store, job, of, unit.window, unit.offsets, left), unit.expired)
-    mine = (of.as_kept(batch) for batch in backup)
-    there = _behind(target, unit.removed) if len(unit.target) else ()
-    theirs = (of.as_kept(untimed(batch)) for batch in there)
+def _compared(job: RestoreJob, unit: TargetUnit, store: Store, reader: "Reader") -> UnitCompared:
+    of, left, kept = unit.of, NotRestored(), None
+    is_whole = not (of.is_compacted or unit.expired or unit.removed)
+    if is_whole and isinstance(reader, ReadsBatches) and job.keeps_batches(of.unit(unit.window)):
+        kept = Kept(job.max_record_bytes)
+    backup = written(store, job, of, unit.window, unit.offsets, left, kept)
+    mine = _behind(_as_kept(job, of, backup), unit.expired)
+    theirs = _behind(_there(reader, unit, in_batches=kept is not None), unit.removed)
     if not of.is_compacted:
         found, compacted = in_order(mine, theirs, may_follow=unit.is_open), 0
     else:
@@ -114,11 +122,51 @@ def _compared(
     )  # fmt: skip
 
 
-def _behind(batches: Iterable[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        passed = min(number, len(batch))
-        number -= passed
-        yield batch.slice(passed)
+def _as_kept(
+    job: RestoreJob, of: RestoredPartition, found: Iterable[pa.RecordBatch | StoredBatches]
+) -> Iterator[Part]:
+    """Yield what was written as it is compared."""
+    reading = job.reads(of.target.topic)
+
+    def rows(files: FileSet, batches: Batches) -> Iterator[pa.RecordBatch]:
+        return map(of.as_kept, unpacked(files, batches, reading))
+
+    for each in found:
+        if isinstance(each, StoredBatches):
+            yield InBatches(each.batches, partial(rows, each.files))
+        else:
+            yield of.as_kept(each)
+
+
+def _there(reader: "Reader", unit: TargetUnit, *, in_batches: bool) -> Iterator[Part]:
+    """Yield what the target has as it is compared."""
+    of, span = unit.of, unit.target
+
+    def rows(batches: Batches) -> Iterator[pa.RecordBatch]:
+        return (of.as_kept(untimed(each)) for each in rows_of(of.target, batches, span))
+
+    if not len(span):
+        return
+    if not (in_batches and isinstance(reader, ReadsBatches)):
+        with closing(reader.read(of.target, span)) as found:
+            yield from (of.as_kept(untimed(each)) for each in found)
+        return
+    with closing(reader.batches(of.target, span)) as batches:
+        for some in batches:
+            if some.next_offset <= span.end_offset:
+                yield InBatches(some, rows)
+            else:
+                yield from rows(some)
+
+
+def _behind(parts: Iterable[Part], number: int) -> Iterator[Part]:
+    """Yield parts without so many records at their beginning; if any, these come as rows."""
+    for part in parts:
+        if number and not isinstance(part, InBatches):
+            passed = min(number, len(part))
+            number -= passed
+            part = part.slice(passed)  # noqa: PLW2901
+        yield part
 
 
 def _placed(

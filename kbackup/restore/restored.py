@@ -13,9 +13,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup.batches import Kept
 from kbackup.catalog import identity, merging
 from kbackup.catalog.listing import FileSet, Window
-from kbackup.catalog.merging import Failed, Skipped, StoredRows
+from kbackup.catalog.merging import Failed, Skipped, StoredBatches, StoredRows
+from kbackup.catalog.reading import unpacked
 from kbackup.catalog.translated import TranslatedEntry, Translation, TranslationLog
 from kbackup.clock import Clock
 from kbackup.config import Settings
@@ -65,6 +67,10 @@ class RestoredPartition:
     def target(self) -> TopicPartition:
         """The partition of the target."""
         return self.lane.target
+
+    def unit(self, window: Window) -> RestoreUnit:
+        """Return what a restore of it had to do."""
+        return RestoreUnit(self.position, (self.lane,), tuple(self.sets), window=window)
 
     def as_kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return records of either side without what a target cannot keep as it was.
@@ -354,18 +360,26 @@ def written(
     window: Window,
     offsets: Span,
     left: NotRestored,
-) -> Iterator[pa.RecordBatch]:
+    kept: Kept | None = None,
+) -> Iterator[pa.RecordBatch | StoredBatches]:
     """Yield what a restore has written, as it was written, each with its offset of the backup.
 
     *left* takes what is not among them.  If they cannot be read, or a record could not have been
-    written, it raises `KbackupError`.
+    written, it raises `KbackupError`.  Batches that are *kept* come as they are stored: those of a
+    restore that `RestoreJob.keeps_batches`.
     """
-    records = RecordFilter(job, RestoreUnit(of.position, (of.lane,), window=window))
+    records, reading = RecordFilter(job, of.unit(window)), job.reads(of.target.topic)
     found = merging.steps(
-        store, of.sets, job.reads(of.target.topic), offset=offsets.start_offset,
-        identity=of.position.source.identity, wanted=window.offset,
+        store, of.sets, reading, offset=offsets.start_offset,
+        identity=of.position.source.identity, wanted=window.offset, kept=kept,
     )  # fmt: skip
     for step in found:
+        if isinstance(step, StoredBatches):
+            if step.batches.next_offset <= offsets.end_offset:
+                yield step
+            elif step.batches.first_offset < offsets.end_offset:
+                for rows in unpacked(step.files, step.batches, reading):
+                    yield rows.filter(pc.less(rows["offset"], offsets.end_offset))
         if isinstance(step, Failed):
             if job.on_error == "fail" or isinstance(step.error, RefusedError):
                 raise step.error

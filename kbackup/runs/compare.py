@@ -10,11 +10,13 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup.batches import Batches
+from kbackup.batches.decoding import alike
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.errors import (
     DiffersError,
@@ -44,6 +46,9 @@ ASIDE_BYTES: Final = 16 * 2**20
 
 DISAGREED_MOST: Final = 100
 """How often it does so in one unit of work, before it says that the rest differs."""
+
+_AT_ONCE_MOST: Final = 2**20
+"""As many records of the backup are unpacked at once, at most; or one batch."""
 
 _AGREED: Final = 2
 """As many records in a row have to be the same: one alone may be so by chance."""
@@ -103,6 +108,29 @@ class RecordsCompared:
 NOTHING: Final = RecordsCompared()
 
 
+@dataclass(frozen=True, slots=True)
+class InBatches:
+    """Records of one side that are still in their batches, and what reads them as rows."""
+
+    batches: Batches
+    unpack: Callable[[Batches], Iterable[pa.RecordBatch]]
+
+    def behind(self, number: int) -> "InBatches | None":
+        """Return those behind so many batches; None if there are none."""
+        left = self.batches.slice(number)
+        return replace(self, batches=left) if len(left) else None
+
+    def unpacked(self, wanted: int) -> "tuple[Iterator[pa.RecordBatch], InBatches | None]":
+        """Return the rows of as few batches as hold so many, and what is behind these."""
+        up_to = pc.cumulative_sum(self.batches.headers["count"].cast(pa.int64()))
+        last = pc.index(pc.greater_equal(up_to, wanted), value=True).as_py()
+        number = len(self.batches) if last < 0 else last + 1
+        return iter(self.unpack(self.batches.slice(0, number))), self.behind(number)
+
+
+Part: TypeAlias = pa.RecordBatch | InBatches
+
+
 def by_offset(
     backup: Iterable[pa.RecordBatch],
     kafka: Iterable[pa.RecordBatch],
@@ -140,18 +168,27 @@ def by_offset(
 
 
 def in_order(
-    backup: Iterable[pa.RecordBatch], kafka: Iterable[pa.RecordBatch], *, may_follow: bool = False
+    backup: Iterable[Part], kafka: Iterable[Part], *, may_follow: bool = False
 ) -> RecordsCompared:
-    """Compare records of ``records.SCHEMA`` by their order.
+    """Compare records of ``records.SCHEMA`` by their order, in their batches where both have them.
 
     Where they differ, the nearest place is looked for from which they are the same again: so one
     that is missing, or there twice, does not make all that follow it differ.
 
+    Batches that are not copied are unpacked, of Kafka's as few as the backup's rows need: so both
+    sides come to the next ones that are at the same time.  Of the backup's ever more are unpacked
+    at once: who has packed some records anew may have done so with all.
+
     Args:
         may_follow: What follows the last record of the backup in Kafka is no difference.
     """
-    mine, theirs, found, disagreed = _Side(backup), _Side(kafka), NOTHING, 0
-    while (one := mine.next()) is not None and (two := theirs.next()) is not None:
+    mine, theirs, found, disagreed, at_once = _Side(backup), _Side(kafka), NOTHING, 0, 1
+    while True:
+        copied = _pass_copied(mine, theirs)
+        found += RecordsCompared(same=copied)
+        at_once = 1 if copied else min(2 * at_once, _AT_ONCE_MOST)
+        if (one := mine.next(at_once)) is None or (two := theirs.next(len(one))) is None:
+            break
         number = min(len(one), len(two))
         same = _first_wrong(one.slice(0, number), two.slice(0, number))
         found += RecordsCompared(same=same)
@@ -179,22 +216,69 @@ def in_order(
     return found
 
 
+def _pass_copied(mine: "_Side", theirs: "_Side") -> int:
+    """Pass the batches that are copies of each other; return how many records they hold."""
+    records = 0
+    while (one := mine.batches()) is not None and (two := theirs.batches()) is not None:
+        number = alike(one, two)
+        if not number:
+            break
+        records += one.slice(0, number).records
+        mine.pass_batches(number)
+        theirs.pass_batches(number)
+    return records
+
+
 class _Side:
-    """The batches of one side; some rows of the first have been taken."""
+    """The records of one side; some rows of those at hand have been taken."""
 
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        self._more = iter(batches)
+    def __init__(self, parts: Iterable[Part]) -> None:
         self._held: deque[pa.RecordBatch] = deque()
+        self._rows: Iterator[pa.RecordBatch] = iter(())  # behind those at hand
+        self._packed: InBatches | None = None  # behind these
+        self._more = iter(parts)
 
-    def next(self) -> pa.RecordBatch | None:
-        """Return the rows at hand, at least one; None at the end."""
-        while not self._held:
-            batch = next(self._more, None)
-            if batch is None:
-                return None
-            if len(batch):
-                self._held.append(batch)
-        return self._held[0]
+    def _next(self) -> Part | None:
+        """Return what is behind the rows at hand: rows, at least one, or batches."""
+        while True:
+            for rows in self._rows:
+                if len(rows):
+                    return rows
+            part, self._packed = self._packed or next(self._more, None), None
+            if part is None or isinstance(part, InBatches):
+                return part
+            self._rows = iter((part,))
+
+    def _next_rows(self, wanted: int) -> pa.RecordBatch | None:
+        while isinstance(part := self._next(), InBatches):
+            self._rows, self._packed = part.unpacked(wanted)
+        return part
+
+    def next(self, wanted: int = 1) -> pa.RecordBatch | None:
+        """Return the rows at hand, at least one; None at the end.
+
+        Where there are none, batches that hold *wanted* are unpacked.
+        """
+        if not self._held and (rows := self._next_rows(wanted)) is not None:
+            self._held.append(rows)
+        return self._held[0] if self._held else None
+
+    def batches(self) -> Batches | None:
+        """Return the batches that come next; None where rows do, or nothing."""
+        if self._held:
+            return None
+        part = self._next()
+        if isinstance(part, InBatches):
+            self._packed = part
+            return part.batches
+        if part is not None:
+            self._held.append(part)
+        return None
+
+    def pass_batches(self, number: int) -> None:
+        """Pass so many of the batches that come next."""
+        assert self._packed is not None  # noqa: S101  (whoever calls has seen them)
+        self._packed = self._packed.behind(number)
 
     def rows_to(self, offset: int) -> int:
         """Return how many rows at hand have at most this offset."""
@@ -218,7 +302,7 @@ class _Side:
         while (
             sum(map(len, self._held)) < ASIDE_MOST
             and sum(batch.nbytes for batch in self._held) < ASIDE_BYTES
-            and (batch := next(self._more, None)) is not None
+            and (batch := self._next_rows(ASIDE_MOST)) is not None
         ):
             self._held.append(batch)
         held = pa.Table.from_batches([*self._held]).slice(0, ASIDE_MOST).combine_chunks()
@@ -231,6 +315,9 @@ class _Side:
         while (batch := self.next()) is not None:
             number += len(batch)
             self._held.popleft()
+            while (batches := self.batches()) is not None:
+                number += batches.records
+                self.pass_batches(len(batches))
         return number
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.batches import BatchError, Batches
-from kbackup.batches.decoding import BatchesDigest, decoded
+from kbackup.batches import Batches
+from kbackup.batches.decoding import BatchesDigest
 from kbackup.catalog import merging
 from kbackup.catalog.listing import FileSet, object_bytes, object_count
 from kbackup.catalog.merging import Failed, StoredRows
@@ -25,13 +25,13 @@ from kbackup.config import Settings
 from kbackup.errors import (
     ConfigurationError,
     DiffersError,
-    KafkaError,
     KbackupError,
     RefusedError,
     TopicChangedError,
     some,
 )
 from kbackup.kafka import Cluster, Connection, LogStartMovedError, ReadsBatches
+from kbackup.kafka.fetch import rows_of
 from kbackup.pipeline.rows import RecordsDigest
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import SCHEMA, UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, without
@@ -287,12 +287,8 @@ class _Comparison:
 
     def _count_rows(self, batches: Batches) -> None:
         """Count the records of batches that begin in no stretch."""
-        try:
-            for rows in decoded(batches):
-                self._count(by_offset((), [_without(rows, self._unit.left_out)]))
-        except BatchError as error:
-            what = f"reading {self._unit.where}"
-            raise KafkaError(what, str(error), "look at what writes such records") from None
+        for rows in rows_of(self._unit.where, batches):
+            self._count(by_offset((), [_without(rows, self._unit.left_out)]))
 
     def _merge(self, stretch: Stretch) -> None:
         start = max(stretch.span.start_offset, self._start)

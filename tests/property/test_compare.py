@@ -1,6 +1,7 @@
 """Two sides of a partition: what differs between them is named, and nothing else."""
 
 from collections.abc import Iterator, Sequence
+from itertools import cycle, groupby
 from typing import Any
 
 import pyarrow as pa
@@ -8,8 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbackup.batches import Batches, walk
+from kbackup.batches.decoding import decoded
 from kbackup.records import SCHEMA
-from kbackup.runs.compare import ASIDE_MOST, DISAGREED_MOST, RecordsCompared, by_offset, in_order
+from kbackup.runs.compare import (
+    ASIDE_MOST,
+    DISAGREED_MOST,
+    InBatches,
+    Part,
+    RecordsCompared,
+    by_offset,
+    in_order,
+)
+from tests.support.encoded import Sent, batch
 
 Row = dict[str, Any]
 
@@ -28,6 +40,45 @@ def batches(rows: Sequence[Row], size: int = 3) -> Iterator[pa.RecordBatch]:
     """The rows, a few a batch."""
     for at in range(0, len(rows), size):
         yield pa.RecordBatch.from_pylist(rows[at : at + size], SCHEMA)
+
+
+def sent(rows: Sequence[Row]) -> bytes:
+    """The rows as a batch."""
+    return batch(rows[0]["offset"], [
+        Sent(
+            row["value"], row["key"],
+            [(each["key"].encode(), each["value"]) for each in row["headers"]], row["timestamp"],
+        )
+        for row in rows
+    ])  # fmt: skip
+
+
+def in_batches(
+    rows: Sequence[Row], sizes: Sequence[int], unpacked: list[int] | None = None
+) -> Iterator[Part]:
+    """The rows in batches of so many in turn, three a part; 0 for one that is in none.
+
+    *unpacked* takes the offsets of batches that are read as rows.
+    """
+
+    def unpack(found: Batches) -> Iterator[pa.RecordBatch]:
+        if unpacked is not None:
+            unpacked.extend(found.headers["base_offset"].to_pylist())
+        return decoded(found)
+
+    cut, turn = list[tuple[int, Sequence[Row]]](), cycle(sizes)
+    while rows:
+        size = next(turn)
+        cut.append((size, rows[: size or 1]))
+        rows = rows[size or 1 :]
+    for is_packed, group in groupby(cut, lambda one: one[0] > 0):
+        some = [each for _, each in group]
+        if not is_packed:
+            yield from (pa.RecordBatch.from_pylist(each, SCHEMA) for each in some)
+            continue
+        for at in range(0, len(some), 3):
+            data = b"".join(map(sent, some[at : at + 3]))
+            yield InBatches(walk(pa.py_buffer(data)).check(), unpack)
 
 
 def named(found: RecordsCompared) -> list[tuple[int | None, int | None, str]]:
@@ -163,6 +214,64 @@ def test_sides_are_equal_only_if_their_records_are(
     assert (left == right) == (different + backup_only + kafka_only == 0)
     assert len(left) == same + different + backup_only + found.unread
     assert found.unread or len(right) == same + different + kafka_only
+
+
+CUTS = st.lists(st.integers(0, 6), min_size=1, max_size=4)
+"""How many records each batch has, in turn."""
+
+
+@given(
+    left=st.lists(st.integers(0, 4), max_size=40), cuts=CUTS, others=st.none() | CUTS,
+    edits=st.lists(st.tuples(st.sampled_from("-+="), st.integers(0, 40)), max_size=3),
+    may_follow=st.booleans(),
+)  # fmt: skip
+def test_batches_show_what_their_records_do(
+    left: list[int], cuts: list[int], others: list[int] | None, edits: list[tuple[str, int]],
+    *, may_follow: bool,
+) -> None:  # fmt: skip
+    """However both sides are packed, and whatever is missing, too many or altered."""
+    right = [*left]
+    for kind, at in edits:
+        if kind == "+":
+            right.insert(at, 3)
+        elif at < len(right):
+            right[at : at + 1] = [] if kind == "-" else [9]
+    mine, theirs = (
+        [record(number, offset=at, timestamp_type=1) for at, number in enumerate(side)]
+        for side in (left, right)
+    )
+
+    packed = in_batches(mine, cuts), in_batches(theirs, cuts if others is None else others)
+    found = in_order(*packed, may_follow=may_follow)
+
+    assert found == in_order(batches(mine), batches(theirs), may_follow=may_follow)
+
+
+def test_of_batches_that_are_copies_none_is_unpacked() -> None:
+    """Of the others as few as there must be, until both sides have the same again."""
+    rows = [record(at, timestamp_type=1) for at in range(40)]
+    unpacked: tuple[list[int], list[int]] = [], []
+
+    found = in_order(
+        in_batches(rows, [4, 4, 4, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4], unpacked[0]),
+        in_batches(rows, [4, 4, 4, 3, 1, 4, 4, 4, 4, 4, 4], unpacked[1]),
+    )
+
+    assert RecordsCompared(40) == found
+    assert ([], [12, 15]) == unpacked
+
+
+def test_copies_are_found_again_behind_what_was_packed_anew() -> None:
+    """A restore that began by records has gone on by batches."""
+    rows = [record(at, timestamp_type=1) for at in range(400)]
+    unpacked: list[int] = []
+
+    found = in_order(
+        in_batches(rows, [4], unpacked), in_batches(rows, [7] * 20 + [4] * 65, [])
+    )  # fmt: skip
+
+    assert RecordsCompared(400) == found
+    assert max(unpacked) < 160
 
 
 @given(

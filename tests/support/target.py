@@ -342,6 +342,7 @@ class KeepingTarget(ReadableTarget):
 
     # by their partition and base offset
     sent: dict[tuple[TopicPartition, int], bytes] = field(default_factory=dict)
+    batches_read: int = 0
 
     def new_writer(self, target: TopicPartition, group: str, crash_at: int) -> "FakeWriter":
         """A writer of batches, too."""
@@ -393,6 +394,7 @@ class _BatchReader(_OffsetReader):
                 made = sent if there.to_pylist() == rows.to_pylist() else made
             found = walk(pa.py_buffer(made)).check()
             following = found.next_offset
+            self.target.batches_read += 1
             yield found
 
 

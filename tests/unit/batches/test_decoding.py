@@ -10,8 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kbackup.batches import APPEND_TIME, DELETE_HORIZON, BatchError, decoding, native, walk
-from kbackup.batches.decoding import Times, decoded, times
+from kbackup.batches import (
+    APPEND_TIME,
+    DELETE_HORIZON,
+    TRANSACTIONAL,
+    BatchError,
+    Batches,
+    decoding,
+    native,
+    walk,
+)
+from kbackup.batches.decoding import Times, alike, decoded, times
 from kbackup.batches.plain import Piece, Why, crc32c
 from kbackup.records import SCHEMA, Span
 from tests.support.encoded import (
@@ -384,3 +393,35 @@ def test_both_ways_read_altered_bytes_alike(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(native, "library", lambda: None)
 
         assert one == outcome(data), data.hex()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(batch(3, AWKWARD[:2], ZSTD), id="a codec"),
+        pytest.param(batch(3, AWKWARD[:2], attributes=APPEND_TIME), id="whose time"),
+        pytest.param(batch(3, AWKWARD[:2], last_delta=4), id="a gap at the end"),
+        pytest.param(batch(3, AWKWARD[:1]), id="a record less"),
+        pytest.param(batch(3, [AWKWARD[0], AWKWARD[2]]), id="another record"),
+        pytest.param(batch(3, [one._replace(timestamp=1) for one in AWKWARD[:2]]), id="times"),
+    ],
+)
+def test_a_batch_is_no_copy_if_anything_of_its_records_differs(other: bytes) -> None:
+    """Its offsets and its producer may."""
+    one, last = batch(3, AWKWARD[:2]), batch(20, AWKWARD)
+    copy = batch(7, AWKWARD[:2], attributes=TRANSACTIONAL, producer=(1, 2, 3))
+    mine, copies, others = (walk(pa.py_buffer(each + last)).check() for each in (one, copy, other))
+
+    assert 2 == alike(mine, copies) == alike(mine, copies.slice(0)) == alike(copies, mine)
+    assert 1 == alike(mine.slice(0, 1), copies)
+    assert 0 == alike(mine, others)
+    assert 1 == alike(mine.slice(1), others.slice(1))
+
+
+def test_what_has_the_same_checksum_is_compared_all_the_same() -> None:
+    """Somebody may have altered records so that nothing shows."""
+    one = walk(pa.py_buffer(batch(3, AWKWARD[:2]))).check()
+    altered = bytearray(one.data.to_pybytes())
+    altered[-1] ^= 1
+
+    assert 0 == alike(one, Batches(pa.py_buffer(bytes(altered)), one.headers))
