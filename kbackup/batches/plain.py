@@ -4,9 +4,10 @@ import struct
 from collections.abc import Sequence
 from enum import IntEnum
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kbackup.records import SCHEMA, Span, TimestampType
 
@@ -113,13 +114,61 @@ def _table() -> tuple[int, ...]:
     return tuple(found)
 
 
-def crc32c(data: memoryview, crc: int = 0) -> int:
-    """Return the CRC32C of *data*, after bytes whose own is *crc*; some 8 MB/s."""
-    table = _table()
-    crc ^= 0xFFFFFFFF
-    for byte in bytes(data):
-        crc = crc >> 8 ^ table[(crc ^ byte) & 255]
-    return crc ^ 0xFFFFFFFF
+_Step: TypeAlias = tuple[list[int], ...]
+"""What becomes of a CRC, by each of its four bytes, the lowest first."""
+
+
+@cache
+def _behind_zeros(power: int) -> _Step:
+    """Return the step over 2 to the *power* zero bytes."""
+
+    def step(crc: int) -> int:
+        if not power:
+            return crc >> 8 ^ _table()[crc & 255]
+        half = _behind_zeros(power - 1)
+        return _stepped(half, _stepped(half, crc))
+
+    return tuple([step(byte << shift) for byte in range(256)] for shift in (0, 8, 16, 24))
+
+
+def _stepped(step: _Step, crc: int) -> int:
+    first, second, third, fourth = step
+    return first[crc & 255] ^ second[crc >> 8 & 255] ^ third[crc >> 16 & 255] ^ fourth[crc >> 24]
+
+
+def _joined(crc: int, following: int, size: int) -> int:
+    """Return the CRC of bytes whose own is *crc*, and of *size* more whose own is *following*."""
+    for power in range(size.bit_length()):
+        if size >> power & 1:
+            crc = _stepped(_behind_zeros(power), crc)
+    return crc ^ following
+
+
+_LARGE: Final = 2**13
+"""From here on it pays to take the CRC of many stretches side by side."""
+
+
+def crc32c(data: memoryview) -> int:
+    """Return the CRC32C of *data*: 10 MB/s, of a batch of 64 KiB 25 and of 1 MiB 70."""
+    table, crc = _table(), 0xFFFFFFFF
+    if len(data) < _LARGE:
+        for byte in bytes(data):
+            crc = crc >> 8 ^ table[(crc ^ byte) & 255]
+        return crc ^ 0xFFFFFFFF
+    power = (len(data).bit_length() - 5) // 2  # few long stretches, or many short ones
+    width = 2**power
+    body = bytes(-len(data) % width) + bytes(data)  # zeros leave a CRC of 0 as it is
+    count = len(body) // width
+    by_byte, found = pa.array(table, pa.uint32()), pa.repeat(pa.scalar(0, pa.uint32()), count)
+    for at in range(width):
+        column = pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(body[at::width])])
+        lowest = found.cast(pa.uint8(), safe=False)
+        above = pc.shift_right(found, pa.scalar(8, pa.uint32()))
+        found = pc.bit_wise_xor(above, by_byte.take(pc.bit_wise_xor(lowest, column)))
+    whole, step = 0, _behind_zeros(power)
+    for each in found.to_pylist():
+        whole = _stepped(step, whole) ^ each
+    return _joined(crc, whole, len(data)) ^ 0xFFFFFFFF
 
 
 def walk(data: memoryview) -> tuple[pa.RecordBatch, int, Why]:
@@ -147,7 +196,9 @@ def _header(data: memoryview, at: int, following: int) -> tuple[tuple[int, ...] 
         producer, producer_epoch, sequence, count,
     ) = _HEADER.unpack_from(data)  # fmt: skip
     length += 12
-    if crc32c(data[_CHECKED_FROM:length]) != crc:
+    records_crc = crc32c(data[HEADER_BYTES:length])
+    head_crc = crc32c(data[_CHECKED_FROM:HEADER_BYTES])
+    if _joined(head_crc, records_crc, length - HEADER_BYTES) != crc:
         return None, Why.BAD_CRC
     if delta < 0 or not 0 <= count <= delta + 1:
         return None, Why.BAD_COUNT
@@ -155,7 +206,7 @@ def _header(data: memoryview, at: int, following: int) -> tuple[tuple[int, ...] 
         return None, Why.BAD_OFFSET
     row = (
         base, at, length, base_time, max_time, producer, epoch, delta, sequence, count, crc,
-        crc32c(data[HEADER_BYTES:length]), attributes, producer_epoch,
+        records_crc, attributes, producer_epoch,
     )  # fmt: skip
     return row, Why.SOUND
 

@@ -1,5 +1,7 @@
 """Batches are found in bytes as a broker sends them, and none that was altered."""
 
+import random
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -35,6 +37,25 @@ def test_headers_come_as_columns() -> None:
 def test_a_crc_is_that_of_castagnoli() -> None:
     """The checksum is CRC32C, by its published example."""
     assert 0xE3069283 == crc32c(memoryview(b"123456789"))
+
+
+@pytest.mark.parametrize("size", [8_100, 8_192, 20_001, 70_001])
+def test_a_large_batch_is_checked_as_a_small_one_is(size: int) -> None:
+    """Its CRC32C may be taken in stretches side by side; each bit counts all the same."""
+    sent = bytearray(batch(3, [Sent(random.Random(size).randbytes(size))]))
+    crc = 0xFFFFFFFF
+    for byte in sent[61:]:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+
+    (header,) = walk(buffer(bytes(sent))).check().headers.to_pylist()
+
+    assert crc ^ 0xFFFFFFFF == header["records_crc"]
+    for at in (62, size // 2, len(sent) - 1):
+        sent[at] ^= 4
+        assert Why.BAD_CRC is walk(buffer(bytes(sent))).why
+        sent[at] ^= 4
 
 
 def test_an_answer_to_a_fetch_may_end_within_a_batch() -> None:
