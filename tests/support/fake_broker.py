@@ -9,11 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from tests.support.recorded import offered
+
 FETCH, METADATA, HANDSHAKE, VERSIONS, END_OF_EPOCH, AUTHENTICATE = 1, 3, 17, 18, 23, 36
 
-
-OFFERED = {FETCH: (4, 17), METADATA: (0, 13), VERSIONS: (0, 4), END_OF_EPOCH: (0, 4)}
-"""The lowest and the highest version of each kind of request, as of Kafka 4.1."""
+OFFERED = offered("4.1.1")
+"""The lowest and the highest version of each kind of request."""
 
 
 @dataclass(frozen=True)

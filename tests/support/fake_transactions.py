@@ -4,21 +4,9 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.support.fake_broker import METADATA, VERSIONS, FakeBroker, _Form, _is_compact
+from tests.support.fake_broker import FakeBroker, _Form, _is_compact
 
 PRODUCE, COORDINATOR, INIT, ADD, OFFSETS, END, COMMIT = 0, 10, 22, 24, 25, 26, 28
-
-OFFERED = {
-    PRODUCE: (3, 13), METADATA: (0, 13), COORDINATOR: (0, 6), VERSIONS: (0, 4), INIT: (0, 6),
-    ADD: (0, 5), OFFSETS: (0, 4), END: (0, 5), COMMIT: (0, 5),
-}  # fmt: skip
-"""What Kafka 4.1 offers, whatever a cluster's finalized features are."""
-
-OLD = {
-    PRODUCE: (0, 7), METADATA: (0, 7), COORDINATOR: (0, 2), VERSIONS: (0, 2), INIT: (0, 1),
-    ADD: (0, 1), OFFSETS: (0, 1), END: (0, 1), COMMIT: (0, 2),
-}  # fmt: skip
-"""What Kafka 2.1 does."""
 
 LOST = None
 """In the place of an error: the connection is closed."""

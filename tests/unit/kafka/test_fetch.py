@@ -33,14 +33,12 @@ from kbackup.records import Span, TopicPartition
 from tests.support.encoded import Sent, batch, record, sealed
 from tests.support.fake_broker import (
     END_OF_EPOCH,
-    FETCH,
     LOST,
-    METADATA,
     OFFERED,
-    VERSIONS,
     Answer,
     FakeBroker,
 )
+from tests.support.recorded import offered
 
 WHERE = TopicPartition("t", 0)
 ONE, TWO = batch(0, [Sent(b"a"), Sent(b"b")]), batch(2, [Sent(b"c"), Sent(b"d")], 4)
@@ -60,35 +58,32 @@ def bytes_of(broker: FakeBroker, start: int = 0, end: int = 4) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("versions", "topic", "read_epochs"),
+    ("versions", "topic"),
     [
-        pytest.param({FETCH: (4, 17), METADATA: (0, 13)}, b"i" * 16, [-1, -1], id="4.1"),
-        pytest.param({FETCH: (0, 12), METADATA: (0, 11)}, b"t", [-1, -1], id="2.7"),
-        pytest.param({FETCH: (0, 11), METADATA: (0, 8)}, b"t", [-1, -1], id="2.3"),
-        pytest.param({END_OF_EPOCH: (0, 2)}, b"i" * 16, [-1, -1], id="epochs not asked for"),
+        pytest.param(offered("4.1.1"), b"i" * 16, id="4.1"),
+        pytest.param(offered("3.3.2"), b"i" * 16, id="3.3"),
+        pytest.param(offered("2.8.2"), b"t", id="2.8"),
+        pytest.param(offered("2.3.1"), b"t", id="2.3"),
+        pytest.param({**OFFERED, END_OF_EPOCH: (0, 2)}, b"i" * 16, id="epochs not asked for"),
     ],
 )
 def test_a_broker_is_asked_in_a_version_that_it_speaks(
-    versions: dict[int, tuple[int, int]], topic: bytes, read_epochs: list[int]
+    versions: dict[int, tuple[int, int]], topic: bytes
 ) -> None:
     """Old brokers are asked by the topic's name, new ones by its id, all with a leader's epoch."""
-    answers = [Answer(ONE, 4), Answer(TWO, 4)]
-    with FakeBroker(
-        answers, versions={**OFFERED, END_OF_EPOCH: (0, 3), **versions, VERSIONS: (0, 3)}
-    ) as broker:
+    with FakeBroker([Answer(ONE, 4), Answer(TWO, 4)], versions=versions) as broker:
         found = bytes_of(broker)
 
     assert ONE + TWO == found
-    assert [(topic, 5, 0), (topic, 5, 2)] == [
-        (each.topic, each.epoch, each.offset) for each in broker.fetches
+    assert [(topic, 5, 0, -1), (topic, 5, 2, -1)] == [
+        (each.topic, each.epoch, each.offset, each.read_epoch) for each in broker.fetches
     ]
-    assert read_epochs == [each.read_epoch for each in broker.fetches]
 
 
 def test_a_broker_that_is_too_old_is_refused() -> None:
     """A broker without a version that is known here is named, with what it lacks."""
     with (
-        FakeBroker([], versions={FETCH: (0, 10), METADATA: (0, 7), VERSIONS: (0, 3)}) as broker,
+        FakeBroker([], versions=offered("2.1.1")) as broker,
         pytest.raises(KafkaError, match=r"none of the versions \(13, 11\) of FETCH"),
     ):
         bytes_of(broker)
@@ -141,9 +136,8 @@ def test_an_older_leader_is_asked_where_what_was_read_ends(end: int) -> None:
 
     One that does not know the epoch, says -1.
     """
-    older = {FETCH: (0, 11), METADATA: (0, 8), VERSIONS: (0, 3), END_OF_EPOCH: (0, 3)}
     answers = [Answer(ONE, 4), Answer(error=6), Answer(TWO, 4)]
-    with FakeBroker(answers, versions=older, end_of_epoch=end) as broker:
+    with FakeBroker(answers, versions=offered("2.3.1"), end_of_epoch=end) as broker:
         if end == 1:
             with pytest.raises(TopicChangedError, match="ends at offset 1"):
                 bytes_of(broker)

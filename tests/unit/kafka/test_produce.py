@@ -21,13 +21,12 @@ from tests.support.fake_transactions import (
     END,
     INIT,
     LOST,
-    OFFERED,
     OFFSETS,
-    OLD,
     PRODUCE,
     FakeTransactions,
 )
-from tests.support.fakes import FakePositions
+from tests.support.recorded import offered
+from tests.support.recorded_broker import NoPositions
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="the library was not built here")
 
@@ -37,22 +36,11 @@ TWO = batch(42, [Sent(b"c")] * 3, ZSTD)
 BOTH = walk(pa.py_buffer(ONE + TWO)).check()
 
 
-class Lending:
-    """Positions are read by the client library, which asks the broker for much else."""
-
-    def borrow(self, _settings: KafkaSettings, _group: str) -> FakePositions:
-        """Lend some that nobody reads."""
-        return FakePositions(positions={})
-
-    def give_back(self, _positions: FakePositions) -> None:
-        """Take them back."""
-
-
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give up soon."""
     monkeypatch.setattr(produce, "patience_s", lambda *_: 0.3)
-    monkeypatch.setattr(produce, "WRITERS", Lending())
+    monkeypatch.setattr(produce, "WRITERS", NoPositions())
 
 
 @contextmanager
@@ -65,25 +53,26 @@ def opened(broker: FakeTransactions) -> Iterator[BatchProducer]:
         writer.close()
 
 
+OLD = {COORDINATOR: 2, INIT: 1, ADD: 1, PRODUCE: 7, OFFSETS: 1, COMMIT: 2, END: 1}
+NEW = {COORDINATOR: 2, INIT: 4, ADD: 3, PRODUCE: 8, OFFSETS: 3, COMMIT: 3, END: 3}
+"""The versions that are spoken with the oldest brokers, and with those of our days."""
+
+
 @pytest.mark.parametrize(
-    ("versions", "expected"),
+    ("release", "expected"),
     [
-        pytest.param(
-            OFFERED,
-            {COORDINATOR: 2, INIT: 4, ADD: 3, PRODUCE: 8, OFFSETS: 3, COMMIT: 3, END: 3},
-            id="4.1",
-        ),
-        pytest.param(
-            OLD, {COORDINATOR: 2, INIT: 1, ADD: 1, PRODUCE: 7, OFFSETS: 1, COMMIT: 2, END: 1},
-            id="2.1",
-        ),
+        ("2.1.1", OLD),
+        ("2.3.1", OLD),
+        ("2.4.1", {**OLD, PRODUCE: 8}),
+        ("2.6.3", {**OLD, PRODUCE: 8, COMMIT: 3}),
+        *((release, NEW) for release in ("2.8.2", "3.3.2", "3.7.2", "3.9.1", "4.1.1")),
     ],
-)  # fmt: skip
+)
 def test_a_transaction_is_spoken_in_versions_of_the_first_protocol(
-    versions: dict[int, tuple[int, int]], expected: dict[int, int]
+    release: str, expected: dict[int, int]
 ) -> None:
     """The second one's are never asked for, though brokers offer them on any cluster."""
-    with FakeTransactions([], versions=versions) as broker, opened(broker) as writer:
+    with FakeTransactions([], versions=offered(release)) as broker, opened(broker) as writer:
         writer.write_batches(BOTH)
         for rows in decoded(BOTH.slice(0, 1)):
             assert 0 == writer.write(rows)
@@ -109,7 +98,7 @@ def test_a_transaction_is_spoken_in_versions_of_the_first_protocol(
 def test_several_partitions_are_written_to_in_one_transaction() -> None:
     """Each joins it once; what was sent before over the coordinator's connection is answered."""
     other = TopicPartition("t", 1)
-    with FakeTransactions([], versions=OFFERED, partitions=2) as broker, opened(broker) as writer:
+    with FakeTransactions([], partitions=2) as broker, opened(broker) as writer:
         for _ in range(2):
             for where in (WHERE, other):
                 writer.write_batches(BOTH, where)
@@ -128,7 +117,7 @@ def test_sequences_begin_anew_after_the_highest(monkeypatch: pytest.MonkeyPatch)
     """They run on from one transaction to the next."""
     for module in (produce, encoding):
         monkeypatch.setattr(module, "SEQUENCES", 8)
-    with FakeTransactions([], versions=OFFERED) as broker, opened(broker) as writer:
+    with FakeTransactions([]) as broker, opened(broker) as writer:
         for _ in range(2):
             writer.write_batches(BOTH)
             writer.commit(Position(45))
@@ -142,7 +131,7 @@ def test_sequences_begin_anew_after_the_highest(monkeypatch: pytest.MonkeyPatch)
 def test_a_coordinator_that_has_done_nothing_is_asked_again(kind: int, code: int) -> None:
     """It is loading, it has moved, or the last transaction's markers are being written."""
     with (
-        FakeTransactions([], versions=OFFERED, errors={kind: [code] * 3}) as broker,
+        FakeTransactions([], errors={kind: [code] * 3}) as broker,
         opened(broker) as writer,
     ):
         writer.write_batches(BOTH)
@@ -155,7 +144,7 @@ def test_a_coordinator_that_has_done_nothing_is_asked_again(kind: int, code: int
 def test_waiting_for_a_coordinator_ends() -> None:
     """A transactional id may stay blocked for good."""
     with (
-        FakeTransactions([], versions=OFFERED, errors={INIT: [51] * 1000}) as broker,
+        FakeTransactions([], errors={INIT: [51] * 1000}) as broker,
         pytest.raises(BrokenOffError, match="taking over"),
         opened(broker),
     ):
@@ -178,7 +167,7 @@ def test_waiting_for_a_coordinator_ends() -> None:
 def test_nothing_is_committed_after_a_doubtful_batch(code: int, kind: type[KafkaError]) -> None:
     """Whatever a broker has against one batch, and however many others it took."""
     with (
-        FakeTransactions([], versions=OFFERED, errors={PRODUCE: [0, code]}) as broker,
+        FakeTransactions([], errors={PRODUCE: [0, code]}) as broker,
         opened(broker) as writer,
     ):
         writer.write_batches(BOTH)
@@ -204,7 +193,7 @@ def transact(writer: BatchProducer) -> None:
 def test_nothing_is_sent_again_where_an_answer_was_lost(kind: int) -> None:
     """Whether it was done is not known: another producer goes on from what is committed."""
     with (
-        FakeTransactions([], versions=OFFERED, errors={kind: [LOST]}) as broker,
+        FakeTransactions([], errors={kind: [LOST]}) as broker,
         opened(broker) as writer,
     ):
         for _ in range(2):
@@ -219,7 +208,7 @@ def test_nothing_is_sent_again_where_an_answer_was_lost(kind: int) -> None:
 def test_another_restore_is_told_from_a_broker(kind: int, code: int) -> None:
     """Who is fenced says so, and asks for nothing more."""
     with (
-        FakeTransactions([], versions=OFFERED, errors={kind: [code] * 3}) as broker,
+        FakeTransactions([], errors={kind: [code] * 3}) as broker,
         opened(broker) as writer,
         pytest.raises(TakenOverError, match="another restore"),
     ):
@@ -231,7 +220,7 @@ def test_another_restore_is_told_from_a_broker(kind: int, code: int) -> None:
 def test_a_throttled_producer_waits() -> None:
     """A broker that asks for a pause gets it before the next batch."""
     with (
-        FakeTransactions([], versions=OFFERED, throttle_ms=150) as broker,
+        FakeTransactions([], throttle_ms=150) as broker,
         opened(broker) as writer,
     ):
         writer.write_batches(BOTH.slice(0, 1))
