@@ -44,7 +44,7 @@ from kbackup.kafka.brokers import (
 )
 from kbackup.kafka.client import WRITERS, Complaints, patience_s
 from kbackup.kafka.wire import Api, BrokerConnection, LostError, NoAccessError, Request, Response
-from kbackup.kafka.writer import BATCH_BYTES, TRANSACTION_MS, GroupWriter, meaning
+from kbackup.kafka.writer import BATCH_BYTES, TAKEOVER_S, TRANSACTION_MS, GroupWriter, meaning
 from kbackup.records import Span, TopicPartition
 
 _log: Final = logging.getLogger(__name__)
@@ -255,7 +255,7 @@ class BatchProducer(GroupWriter):
             return code, (producer_id, epoch)
 
         self._producer_id, self._epoch = self._transactions.ask(
-            Api.INIT_PRODUCER_ID, body, read, is_repeatable=True
+            Api.INIT_PRODUCER_ID, body, read, is_takeover=True
         )
 
     def _begin(self) -> None:
@@ -447,12 +447,12 @@ class _Asked:
         fill: Callable[[Request, int], Request],
         read: _Read[_T],
         *,
-        is_repeatable: bool = False,
+        is_takeover: bool = False,
     ) -> _T:
         """Ask until there is an answer that is one.
 
-        *fill* completes the request, in the version given; what is repeatable may be asked again
-        where its answer was lost.
+        *fill* completes the request, in the version given.  A takeover is waited for longer, and
+        asked for again where its answer was lost.
 
         Raises:
             LostError: If there is none.
@@ -469,9 +469,10 @@ class _Asked:
             return found
 
         def passes(error: LostError | _SaidNoError) -> bool:
-            return self._passes(error) and (is_repeatable or isinstance(error, _SaidNoError))
+            return self._passes(error) and (is_takeover or isinstance(error, _SaidNoError))
 
-        return _patiently(once, self.patience_s, passes)
+        least_s = TAKEOVER_S if is_takeover else 0.0
+        return _patiently(once, max(self.patience_s, least_s), passes)
 
     def _connection(self) -> BrokerConnection:
         if self._at is None:

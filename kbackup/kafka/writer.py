@@ -523,6 +523,10 @@ _ABORT_S: Final = 5.0
 TRANSACTION_MS: Final = 300_000
 """After this the cluster ends a transaction."""
 
+TAKEOVER_S: Final = 60.0
+"""How long to wait for a transactional id, at least: on a cluster that has had no transactions, the
+topic that keeps them is made behind all those that a restore has just made."""
+
 _COMMIT_S: Final = 5.0
 _COMMITS: Final = 12
 """What the client is given for each half of a commit, and how often: it goes on where it was."""
@@ -625,7 +629,10 @@ class KafkaWriter(GroupWriter):
         if exactly_once:
             try:
                 self._connect()
-                self._call("taking over its transactional id", self._producer.init_transactions, 60)
+                wait_s = max(patience, TAKEOVER_S)
+                self._call(
+                    "taking over its transactional id", self._producer.init_transactions, wait_s
+                )
             except KbackupError:
                 self.close()
                 raise

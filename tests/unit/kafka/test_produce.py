@@ -40,6 +40,7 @@ BOTH = walk(pa.py_buffer(ONE + TWO)).check()
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give up soon."""
     monkeypatch.setattr(produce, "patience_s", lambda *_: 0.3)
+    monkeypatch.setattr(produce, "TAKEOVER_S", 0.3)
     monkeypatch.setattr(produce, "WRITERS", NoPositions())
 
 
@@ -139,6 +140,30 @@ def test_a_coordinator_that_has_done_nothing_is_asked_again(kind: int, code: int
 
     assert 4 <= sum(kind == each for each, _, _ in broker.asked)
     assert 2 == len(broker.log)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        pytest.param(COORDINATOR, 15, id="the topic of transactions is made"),
+        pytest.param(INIT, 14, id="it is loading"),
+        pytest.param(INIT, 16, id="it has moved"),
+        pytest.param(INIT, 51, id="markers are being written"),
+        pytest.param(INIT, LOST, id="no answer"),
+    ],
+)
+def test_a_busy_cluster_has_longer_to_give_a_transactional_id(
+    kind: int, error: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restore of 1,000 topics waits behind their creation, where others wait for an answer."""
+    monkeypatch.setattr(produce, "TAKEOVER_S", 30.0)
+    with (
+        FakeTransactions([], errors={kind: [error] * 20}) as broker,
+        opened(broker) as writer,
+    ):
+        transact(writer)
+
+    assert [True] == broker.ends()
 
 
 def test_waiting_for_a_coordinator_ends() -> None:
