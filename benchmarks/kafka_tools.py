@@ -35,7 +35,7 @@ def consumer(servers: str, topic: str, load: Load) -> list[list[str]]:
     """
     return [
         [
-            *_java(), "org.apache.kafka.tools.ConsumerPerformance",
+            *tool("ConsumerPerformance"),
             "--bootstrap-server", servers, "--topic", topic, "--timeout", "60000",
             "--group", f"bench-tool-{uuid.uuid4()}",
             "--messages", str(load.records // PROCESSES),
@@ -53,7 +53,7 @@ def producer(servers: str, topic: str, load: Load) -> list[list[str]]:
     """Return what to run side by side to write the records of *load*: values, and no more."""
     return [
         [
-            *_java(), "org.apache.kafka.tools.ProducerPerformance",
+            *tool("ProducerPerformance"),
             "--topic", topic, "--num-records", str(load.records // PROCESSES),
             "--record-size", str(load.value_bytes), "--throughput", "-1",
             "--producer-props", f"bootstrap.servers={servers}", "linger.ms=20",
@@ -73,12 +73,13 @@ def producer_seconds(outputs: list[str]) -> float:
     return max(spent)
 
 
-def _java() -> list[str]:
+def tool(main: str) -> list[str]:
+    """Return how a tool of Kafka's is started, by the name of its class."""
     java: Java = find_java()
     name = f"kafka-tools-{KAFKA_VERSION}"
     tools = fetch_jars(java, Download(name, name, _MODULE, _SUMS))
     path = os.pathsep.join(map(str, [*tools, *fetch_kafka(java)]))
-    return [str(java.executable), _HEAP, "-cp", path]
+    return [str(java.executable), _HEAP, "-cp", path, f"org.apache.kafka.tools.{main}"]
 
 
 def _columns(output: str) -> dict[str, str]:

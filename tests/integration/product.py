@@ -1,7 +1,7 @@
 """All that the integration tests take from kbackup: what moves there is followed here alone."""
 
 from kbackup import config, converters
-from kbackup.batches import BatchError, Batches
+from kbackup.batches import BatchError, Batches, walk
 from kbackup.batches.decoding import EVERYTHING, Tally, decoded
 from kbackup.catalog.groups import TopicCapture
 from kbackup.catalog.groups import read as read_groups
@@ -143,6 +143,7 @@ __all__ = [
     "statements",
     "to_json",
     "trust_store_options",
+    "walk",
     "wiring",
 ]
 
