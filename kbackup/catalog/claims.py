@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 
 from kbackup import formats
 from kbackup.catalog.findings import Finding
-from kbackup.catalog.listing import BackupFile, FileSet
+from kbackup.catalog.listing import BackupFile, FileSet, earlier
 from kbackup.errors import (
     CorruptObjectError,
     Issue,
@@ -27,14 +27,7 @@ from kbackup.naming import Layout, ObjectKey, View
 from kbackup.pipeline.views import written_of
 from kbackup.pipeline.write import siblings_of
 from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
-from kbackup.stores import (
-    Earlier,
-    Ranges,
-    Store,
-    at_versions,
-    is_refused,
-    side_by_side,
-)
+from kbackup.stores import Ranges, Store, at_versions, is_refused, side_by_side
 from kbackup.stores.encrypted import Opened, check_open
 
 _log: Final = logging.getLogger(__name__)
@@ -320,12 +313,12 @@ def _kept(
     store: Store, file: BackupFile, part: tuple[int, int] | None
 ) -> tuple[BinaryIO, Claim] | None:
     """Open a version that the ledger knows; None where none is left, or none may be read."""
-    if not file.sha256 or not isinstance(store, Earlier):
+    if not file.sha256:
         return None
     try:
-        for one in store.earlier(file.key, file.size, file.sha256):
+        for one in earlier(store, {file.key: (file.size, file.sha256)}).get(file.key, ()):
             with suppress(CorruptObjectError, ObjectNotFoundError):  # that one was forged
-                found = _opened(store.at({file.key: one.version}), file, part)
+                found = _opened(at_versions(store, {file.key: one.version}), file, part)
                 _log.warning("%s was overwritten: a version that was stored is read", file.key)
                 return found
     except StoreError as error:

@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.ledger.stream import folder
-from kbackup.catalog.listing import FileSet, earlier
+from kbackup.catalog.listing import FileSet, earlier_of
 from kbackup.errors import (
     CorruptObjectError,
     Issue,
@@ -68,13 +68,11 @@ def bring(
         if found is not None:
             return Brought(key, Outcome.SENT, found.size)
     sent = _sent(source, target, key, row)
-    stored = None
     if sent.outcome is Outcome.LOST and row is not None:
         with suppress(StoreError):  # then it is as lost as it looks
-            stored = earlier(source, row)
-    if stored is None:
-        return sent
-    return _sent(at_versions(source, {key: stored.version}), target, key, row)
+            for stored in earlier_of(source, [row]).values():
+                return _sent(at_versions(source, {key: stored.version}), target, key, row)
+    return sent
 
 
 def _sent(source: Store, target: Store, key: str, row: Entry | None) -> Brought:

@@ -1,6 +1,6 @@
 """One listing of a backup: its objects as file sets in offset order, and windows of records."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -398,14 +398,40 @@ class Catalog:
         return replace(self, sets=sets, ignored=self.ignored + ignored)
 
 
-def earlier(store: Store, row: Entry) -> StoredObject | None:
-    """Return a version of an object that is not what is there now, but what the ledger names.
+def earlier(
+    store: Store, sought: Mapping[str, tuple[int, str]]
+) -> dict[str, Iterator[StoredObject]]:
+    """Return, by key, the versions that have a size and say a sha256, but for what is there now.
 
-    None where there is none, or nobody can say: `Earlier.earlier`, which raises `StoreError`.
+    The oldest comes first: whoever overwrites comes later.  What they say may be forged, which who
+    reads them compares.  Nothing is found in a store that keeps no versions.
+
+    Raises:
+        StoreError: If the store does not answer, or refuses; also while one is looked for.
     """
-    if None in (row.key, row.bytes, row.sha256) or not isinstance(store, Earlier):
-        return None
-    return next(store.earlier(row.key or "", row.bytes or 0, row.sha256 or ""), None)
+    if not sought or not isinstance(store, Earlier):
+        return {}
+    found: defaultdict[str, list[StoredObject]] = defaultdict(list)
+    for one in store.earlier(sought.keys()):
+        found[one.key].append(one)
+
+    def is_it(one: StoredObject) -> bool:
+        size, sha256 = sought[one.key]
+        head = store.at({one.key: one.version}).head(one.key) if one.size == size else None
+        return head is not None and head.metadata.get("sha256") == sha256
+
+    return {key: filter(is_it, every) for key, every in found.items()}
+
+
+def earlier_of(store: Store, rows: Iterable[Entry]) -> dict[str, StoredObject]:
+    """Return, by key, the versions that rows of the ledger name: the first of `earlier`."""
+    sought = {
+        row.key: (row.bytes, row.sha256)
+        for row in rows
+        if row.key and row.sha256 and row.bytes is not None
+    }
+    found = side_by_side(lambda every: next(every, None), earlier(store, sought).values())
+    return {one.key: one for one in found if one is not None}
 
 
 def list_backup(

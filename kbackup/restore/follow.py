@@ -93,6 +93,7 @@ class Following:
         self._success: float | None = None
         self._visits, self._is_first = 0, True
         self._asked = set[str]()  # the targets that the cluster has allowed
+        self._looked: known.Looked = {}
         self._routes: RecordRoutes | None = None
         if choose_topics(settings.transforms):
             self._routes = RecordRoutes(settings, store)
@@ -216,7 +217,7 @@ class Following:
             text = [(damage.code, damage.text)]
             self._remarks.odd((damage.what, damage.code), text)
         begun = clock.ms() / 1000 if self._is_first else None
-        found = listed(settings, self._store, due, said)
+        found = listed(settings, self._store, due, said, self._looked)
         taken = self._ready.take(due, found, said, self._now(), begun)
         there = {*taken.topics(), *said.topics} & set(due)
         inventory = Inventory(settings, self._store, taken, said)

@@ -15,7 +15,7 @@ from kbackup.catalog.covered import Covered, covered
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.judged import JudgedPartition
 from kbackup.catalog.ledger.rows import Entry, is_main
-from kbackup.catalog.listing import BackupFile, Catalog, FileSet, Window, earlier, object_bytes
+from kbackup.catalog.listing import BackupFile, Catalog, FileSet, Window, earlier_of, object_bytes
 from kbackup.catalog.merging import StoredRows
 from kbackup.catalog.reading import extent, facts
 from kbackup.config import Settings
@@ -23,7 +23,7 @@ from kbackup.errors import StoreError
 from kbackup.naming.renaming import LeftOut
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import wiring
-from kbackup.runs.known import BackupState, as_of, list_as_stored, within
+from kbackup.runs.known import BackupState, Looked, as_of, list_as_stored, within
 from kbackup.stores import (
     ObjectHead,
     RememberedHeads,
@@ -40,7 +40,11 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 def listed(
-    settings: Settings, store: Store, topics: Collection[str], known: BackupState
+    settings: Settings,
+    store: Store,
+    topics: Collection[str],
+    known: BackupState,
+    looked: Looked | None = None,
 ) -> Catalog:
     """Return what is there of *topics*, all where there are none, as a restore reads it.
 
@@ -49,7 +53,7 @@ def listed(
     asked = replace(settings.asked, names=tuple(topics))
     return list_as_stored(
         store, wiring.layout(settings), wiring.format_options(settings), known, asked,
-        wiring.only_format(settings),
+        wiring.only_format(settings), looked,
     )  # fmt: skip
 
 
@@ -301,20 +305,28 @@ class Inventory:
         for where in self.there(topic):
             if self.settings.asked.has(where.partition):
                 judged = self._judged(where, sets.get(where, []))
-                found = judged.findings(self.store, layout, options)
-                yield where, (one for one in found if not self._is_read_as_stored(where, one))
+                found = [*judged.findings(self.store, layout, options)]
+                others = {one.key for one in found if one.is_of_other and one.key}
+                stored = self._look_for_stored(where, others) if others else ()
+                yield where, [one for one in found if not (one.is_of_other and one.key in stored)]
 
-    def _is_read_as_stored(self, where: TopicPartition, finding: Finding) -> bool:
-        """Whether an object is another one of the same size, and what was stored can be read."""
-        row = self.known.ledger(where).objects.get(finding.key or "")
-        if row is None or not row.key or not finding.is_of_other:
-            return False
-        head = self.heads.head(row.key)
-        with suppress(StoreError):  # then it is as the finding says
-            if head is not None and head.size == row.bytes and (one := earlier(self.store, row)):
-                self.catalog.versions[row.key] = one.version
-                return True
-        return False
+    def _look_for_stored(self, where: TopicPartition, others: Collection[str]) -> Collection[str]:
+        """Read what was stored in place of others of the same size; return which it is found of.
+
+        Of what is not there, or has another size, `list_as_stored` has found it.
+        """
+        rows = self.known.ledger(where).objects
+        there = (file for files in self.catalog.sets.get(where, ()) for file in files.files)
+        sizes = {file.key: file.size for file in there if file.key in others}
+        alike = [rows[key] for key in sizes if key in rows and rows[key].bytes == sizes[key]]
+        found = dict[str, StoredObject]()
+        with suppress(StoreError):  # then it is as the findings say
+            found = earlier_of(self.store, alike)
+        versions = {key: one.version for key, one in found.items()}
+        self.catalog.versions |= versions
+        self.store = at_versions(self.store, versions)
+        self.heads = RememberedHeads(self.store)
+        return versions
 
     def _judged(self, where: TopicPartition, sets: Sequence[FileSet]) -> JudgedPartition:
         return JudgedPartition(

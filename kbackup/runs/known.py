@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Container, Iterator, Mapping, 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from math import ceil
 from typing import Final
 
@@ -31,7 +32,7 @@ from kbackup.catalog.ledger.rows import (
     topic_entries,
 )
 from kbackup.catalog.ledger.stream import unreadable
-from kbackup.catalog.listing import BackupFile, Catalog, FileSet, earlier, list_backup
+from kbackup.catalog.listing import BackupFile, Catalog, FileSet, earlier_of, list_backup
 from kbackup.clock import Clock, shown_ms
 from kbackup.errors import (
     IncompleteBackupError,
@@ -315,6 +316,10 @@ def as_of(
     return replace(found, sets=sets), replace(then, later=later)
 
 
+Looked = dict[tuple[Entry, float | None], StoredObject | None]
+"""Which version was found of a lost object: by its row, and since when another one is there."""
+
+
 def list_as_stored(
     store: Store,
     layout: Layout,
@@ -322,11 +327,15 @@ def list_as_stored(
     known: BackupState,
     asked: Asked,
     only_format: str | None = None,
+    looked: Looked | None = None,
 ) -> Catalog:
     """List a backup, with versions that were stored in place of what was deleted or overwritten.
 
     The ledger says what was: where it misses nothing, and knows each size, no request is made.  An
     object that has grown stays, and what was removed on purpose is gone.
+
+    Args:
+        looked: What was found before, which is not looked for again, and what is found now.
 
     Raises:
         StoreError: If the store does not answer; where it refuses, `Catalog.untold` says so.
@@ -342,24 +351,31 @@ def list_as_stored(
         return found
     topics = {*asked.topics(known.ledgers.keys())}
     wheres = [at for at in known.partitions() if at.topic in topics and asked.has(at.partition)]
-    lost = [(at, row) for at in wheres for row in _lost(found, at, known.ledger(at), layout)]
+    by_place = {at: [*_lost(found, at, known.ledger(at), layout)] for at in wheres}
+    lost = [*chain.from_iterable(by_place.values())]
+    looked = {} if looked is None else looked
+    new = [one for one in lost if one not in looked]
 
-    def stored(of: tuple[TopicPartition, Entry]) -> StoredObject | None:
-        row = of[1]
-        head = store.head(row.key or "") if row.key in found.keys else None
+    def has_grown(of: tuple[Entry, float | None]) -> bool:
+        row, modified = of
+        head = None if modified is None else store.head(row.key or "")
         now = None if head is None else Facts.from_metadata(head.metadata)
-        return None if row.facts and row.facts.has_grown(now) else earlier(store, row)
+        return row.facts is not None and row.facts.has_grown(now)
 
     try:
-        instead = {one.key: one for one in side_by_side(stored, lost) if one is not None}
+        grown = side_by_side(has_grown, new)
+        gone = (row for (row, _), is_longer in zip(new, grown, strict=True) if not is_longer)
+        versions = earlier_of(store, gone)
     except StoreError as error:
         if not is_refused(error):
             raise
         return replace(found, untold=f"{error}; {error.do}")
+    looked |= {one: versions.get(one[0].key or "") for one in new}
+    instead = {each.key: each for one in lost if (each := looked[one]) is not None}
     if instead:
         found = listed(instead)
         found.versions = {key: one.version for key, one in instead.items()}
-        for where in {where for where, _ in lost}.intersection(found.sets):
+        for where in (at for at in found.sets if by_place.get(at)):
             told = partial(known.told, where)
             found.sets[where] = [files.known_by(told) for files in found.sets[where]]
     return found
@@ -367,13 +383,14 @@ def list_as_stored(
 
 def _lost(
     found: Catalog, where: TopicPartition, ledger: PartitionLedger, layout: Layout
-) -> Iterator[Entry]:
-    """Yield what is not there, and what has another size."""
-    yield from (row for row in ledger.missing(found.keys) if row.key and layout.knows(row.key))
+) -> Iterator[tuple[Entry, float | None]]:
+    """Yield what is not there, and what has another size, with the time of what is there."""
+    missing = ledger.missing(found.keys)
+    yield from ((row, None) for row in missing if row.key and layout.knows(row.key))
     for file in (file for files in found.sets.get(where, ()) for file in files.files):
         row = ledger.objects.get(file.key)
         if row is not None and row.bytes != file.size and file.key not in ledger.marked:
-            yield row
+            yield row, file.modified
 
 
 def within(

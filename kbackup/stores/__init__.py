@@ -7,7 +7,7 @@ a key is never taken for a local path outside the store's root.
 import hashlib
 import io
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -479,13 +479,12 @@ class Versions(Protocol):
 
 @runtime_checkable
 class Earlier(Protocol):
-    """A store in which what was deleted or overwritten can be found by its checksum, and read."""
+    """A store in which what was deleted or overwritten can be found, and read."""
 
-    def earlier(self, key: str, size: int, sha256: str) -> Iterator[StoredObject]:
-        """Yield the versions but the current one that have a size and say a checksum, oldest first.
+    def earlier(self, keys: Collection[str]) -> Iterator[StoredObject]:
+        """Yield the versions of objects but the current ones, of each object the oldest first.
 
-        What they say may be forged: `open` compares it.  Nothing is found where the server keeps no
-        versions, or none can be meant.
+        There are none where the server keeps no versions, or none can be meant.
 
         Raises:
             StoreError: If the store does not answer, or refuses.

@@ -39,7 +39,7 @@ from kbackup.catalog.ledger.rows import (
     topic_entries,
 )
 from kbackup.catalog.ledger.stream import Contents, topic_stream, topics_stream
-from kbackup.catalog.listing import OTHER_FORMAT, Catalog, earlier, not_in_backup, nothing_there
+from kbackup.catalog.listing import OTHER_FORMAT, Catalog, earlier_of, not_in_backup, nothing_there
 from kbackup.catalog.schemas import NO_SCHEMAS, SchemaIndex
 from kbackup.clock import Clock
 from kbackup.config.property import moment
@@ -64,7 +64,7 @@ from kbackup.runs.report import HeldUp, Summary
 from kbackup.spark import engine
 from kbackup.spark.channel import NotBegun
 from kbackup.spark.java import EngineSettings
-from kbackup.stores import RememberedHeads, Store, StoreSettings, is_refused, side_by_side
+from kbackup.stores import RememberedHeads, Store, StoredObject, StoreSettings, is_refused
 from kbackup.verify.task import EVERYTHING, Sample, VerifyUnit, units_of, verify_task
 
 Read = Callable[[Sequence[VerifyUnit]], Iterable[Checked | NotBegun]]
@@ -259,9 +259,7 @@ def _is_every_partition_whole(backup: _Backup) -> Iterator[Finding | PartitionVe
         )  # fmt: skip
         findings = list(part.findings(backup.store, backup.layout, backup.options.formats))
         findings += part.overlaps(backup.store, backup.options, findings)
-        findings = side_by_side(
-            functools.partial(_with_earlier, backup.store, part.ledger), findings
-        )
+        findings = _with_earlier(backup.store, part.ledger, findings)
         backup.findings += findings
         yield from findings
         for failure in part.failures():
@@ -272,22 +270,30 @@ def _is_every_partition_whole(backup: _Backup) -> Iterator[Finding | PartitionVe
     _fail(summary, [finding for finding in backup.findings if finding.is_error])
 
 
-def _with_earlier(store: Store, ledger: PartitionLedger, finding: Finding) -> Finding:
-    """Return a finding that says whether a version of the object is still there that was stored."""
-    row = ledger.objects.get(finding.key or "")
-    if not finding.is_of_other or row is None:
-        return finding
-    is_missing = finding.code == "missing_object"
-    text = "under a delete marker" if is_missing else "under another object"
+def _with_earlier(
+    store: Store, ledger: PartitionLedger, findings: Sequence[Finding]
+) -> list[Finding]:
+    """Return findings that say of each object whether a version is there that was stored."""
+    of_others = (one.key or "" for one in findings if one.is_of_other)
+    rows = {key: ledger.objects[key] for key in of_others if key in ledger.objects}
+    untold, found = "", dict[str, StoredObject]()
     try:
-        if earlier(store, row) is None:
-            return finding
-        text = f"what was stored is still there {text}, and restores read it"
+        found = earlier_of(store, rows.values())
     except StoreError as error:
         if not is_refused(error):
             raise
-        text = f"whether what was stored is still there {text} is not known: {error}; {error.do}"
-    return replace(finding, text=f"{finding.error().why}; {text}")
+        untold = f" is not known: {error}; {error.do}"
+
+    def told(finding: Finding) -> Finding:
+        if not finding.is_of_other or finding.key not in (rows if untold else found):
+            return finding
+        is_missing = finding.code == "missing_object"
+        text = "what was stored is still there under "
+        text += "a delete marker" if is_missing else "another object"
+        text = f"whether {text}{untold}" if untold else f"{text}, and restores read it"
+        return replace(finding, text=f"{finding.error().why}; {text}")
+
+    return [told(finding) for finding in findings]
 
 
 def _is_every_object_vouched_for(backup: _Backup) -> Iterator[Warned]:

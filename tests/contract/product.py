@@ -5,6 +5,7 @@ from pathlib import Path
 import kbackup
 from kbackup import converters, formats, partitioners, plugins
 from kbackup.catalog.findings import Finding
+from kbackup.catalog.listing import earlier
 from kbackup.clock import SystemClock
 from kbackup.connect import json_values
 from kbackup.connect import schema as connect
@@ -176,6 +177,7 @@ __all__ = [
     "connect",
     "converters",
     "decoded",
+    "earlier",
     "encoded",
     "extractors",
     "formats",

@@ -31,6 +31,7 @@ from tests.contract.product import (
     Summary,
     SystemClock,
     TopicPartition,
+    earlier,
     known,
     open_store,
     put_bytes,
@@ -505,6 +506,53 @@ def test_in_a_sound_bucket_no_version_is_asked_for(locked: Locked) -> None:
         assert 0 == proxy.seen("versions|versionId")
 
 
+LISTED = "[?&]versions"
+
+
+def test_what_was_lost_together_is_looked_for_together(locked: Locked) -> None:
+    """A request lists the versions of many objects; a verify says of each what hides it."""
+    assert 0 == locked.sink(flush_size=3)
+    lost = [key for key in locked.there() if key.startswith("topics/")][:-1]
+    for key in lost[::2]:
+        locked.client.delete_object(Bucket=locked.bucket, Key=key)
+    for key in lost[1::2]:
+        locked.client.put_object(Bucket=locked.bucket, Key=key, Body=bytes(9999))
+
+    with S3Faults(locked.server.endpoint_url) as proxy:
+        assert (0, values(range(30))) == locked.restored(url=proxy.url)
+        restored = proxy.seen(LISTED)
+        told = locked.typed("restore", "verify", "--json", url=proxy.url).lines
+
+    assert (1, 1) == (restored, proxy.seen(LISTED) - restored)
+    said = {one["key"]: one["text"] for one in told if one["type"] == "finding"}
+    assert {*lost} == said.keys()
+    assert all("what was stored is still there under" in text for text in said.values())
+
+
+def test_a_restore_that_follows_looks_once_for_what_was_lost(locked: Locked) -> None:
+    """Until more is lost: then for that alone."""
+    assert 0 == locked.sink(flush_size=10)
+    first, second, _ = (key for key in locked.there() if key.startswith("topics/"))
+    locked.client.delete_object(Bucket=locked.bucket, Key=first)
+    standby, seen = Standby(), list[int]()
+
+    with S3Faults(locked.server.endpoint_url) as proxy:
+
+        def happens(look: int) -> bool:
+            seen.append(proxy.seen(LISTED))
+            if look == 2:
+                locked.client.delete_object(Bucket=locked.bucket, Key=second)
+            locked.kafka.append(locked.where, 5)
+            assert 0 == locked.sink()
+            return look < 4
+
+        place = replace(locked.store(), endpoint_url=proxy.url)
+        standby.follow(happens, store=place, s3_bucket_name=locked.bucket)
+
+    assert [1, 1, 2, 2] == seen
+    assert values(range(45)) == standby.target.values("copy_of_orders")
+
+
 @pytest.mark.parametrize("is_sealed", [False, True])
 def test_what_was_stored_is_found_among_many_versions(s3_server: LocalS3, is_sealed: bool) -> None:
     """Whatever others say of themselves; a version that has no id too."""
@@ -522,8 +570,8 @@ def test_what_was_stored_is_found_among_many_versions(s3_server: LocalS3, is_sea
         put_bytes(store, key, b"as it was stored")
         put_bytes(store, "topics/a.keys", b"beside it")
         head = store.head(key)
-        sought = key, head.size, head.metadata["sha256"]
-        assert [] == [*store.earlier(*sought)]
+        sought = {key: (head.size, head.metadata["sha256"])}
+        assert {} == earlier(store, sought)
         assert 0 == proxy.seen("[?&]versions")
         enabled: Any = {"Status": "Enabled"}
         locked.client.put_bucket_versioning(Bucket=locked.bucket, VersioningConfiguration=enabled)
@@ -536,7 +584,7 @@ def test_what_was_stored_is_found_among_many_versions(s3_server: LocalS3, is_sea
         locked.client.delete_object(Bucket=locked.bucket, Key=key)
 
         store = opened()
-        first, forged = store.earlier(*sought)
+        first, forged = earlier(store, sought)[key]
         then = store.at({key: first.version})
         with then.open(key) as whole, then.open_range(key, 3, 2) as part:
             assert (b"as it was stored", b"it") == (whole.read(), part.read())

@@ -9,7 +9,7 @@ boto3 is imported when a store is made: to list what is installed, none is.
 import copy
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -21,6 +21,7 @@ from kbackup.stores import (
     StoredObject,
     StoreSettings,
     read_twice,
+    side_by_side,
 )
 from kbackup.stores.s3 import bucket, transfer
 from kbackup.stores.s3.bucket import S3Bucket
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from kbackup.stores.s3.requests import Requests
 
 _log: Final = logging.getLogger(__name__)
+
+_TOGETHER: Final = 100
+"""Keys whose versions are listed one behind the other: a page has those of some hundred."""
 
 
 def import_ahead() -> None:
@@ -151,23 +155,21 @@ class S3Store(S3Bucket):
             )
         return bucket.of_version(self._requests, version)
 
-    def earlier(self, key: str, size: int, sha256: str) -> Iterator[StoredObject]:
-        """Ask each version of that size for its checksum: `Earlier.earlier`."""
+    def earlier(self, keys: Collection[str]) -> Iterator[StoredObject]:
+        """List versions, some keys at a time: `Earlier.earlier`."""
         if self._as_of is not None or not self._has_versions:  # by the server's times alone
             return
+        every = sorted(keys)
+        parts = (every[at : at + _TOGETHER] for at in range(0, len(every), _TOGETHER))
         try:
-            found = [*bucket.every(self._requests, key)]
+            found = side_by_side(lambda part: [*bucket.every(self._requests, part)], parts)
         except StoreError as error:
             if transfer.not_implemented(error):
                 return
             raise
-        for one in reversed(found):  # whoever overwrites comes later, whatever his objects say
-            if one["IsLatest"] or one.get("Size") != size:
-                continue
-            version = str(one["VersionId"])
-            head = self._head(key, bucket.of_version(self._requests, version))
-            if head is not None and head.metadata.get("sha256") == sha256:
-                yield bucket.stored_object(self._requests, one, version)
+        for one in (one for part in found for one in reversed(part)):  # the newest is listed first
+            if not (one["IsLatest"] or bucket.is_marker(one)):
+                yield bucket.stored_object(self._requests, one, str(one["VersionId"]))
 
     @cached_property
     def _has_versions(self) -> bool:

@@ -7,10 +7,11 @@ Nothing in it is believed but the times that the server itself gave to versions.
 import io
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from kbackup.errors import StoreError
@@ -103,8 +104,8 @@ class S3Bucket:
     def locked_until(self, key: str) -> datetime | None:
         """Return until when a version of an object is locked: `Versions.locked_until`."""
         ends = []
-        for one in every(self._requests, key):
-            if _is_marker(one):
+        for one in every(self._requests, [key]):
+            if is_marker(one):
                 continue
             version: dict[str, Any] = {"Key": key, "VersionId": one["VersionId"]}
             said = self._requests.send("head_object", key, **version)
@@ -131,7 +132,7 @@ class S3Bucket:
     def delete_versions(self, key: str) -> None:
         """Delete all versions of an object: `Versions.delete_versions`."""
         # the newest last, else an older one would be there if this is as far as it comes
-        for one in sorted(every(self._requests, key), key=lambda one: bool(one["IsLatest"])):
+        for one in sorted(every(self._requests, [key]), key=lambda one: bool(one["IsLatest"])):
             self._requests.send("delete_object", key, Key=key, VersionId=one["VersionId"])
 
     def probe_upload(self, key: str) -> None:
@@ -328,7 +329,7 @@ def at(requests: "Requests", key: str, moment: datetime) -> str | None:
     """Return the version that a key had at a time; None where there was no object."""
     for found in _versions(requests, key, "", moment):
         if found["Key"] == key:
-            return None if _is_marker(found) else str(found["VersionId"])
+            return None if is_marker(found) else str(found["VersionId"])
         if found["Key"] > key:
             break
     return None
@@ -349,7 +350,7 @@ def listed(
 ) -> Iterator[StoredObject]:
     """Yield what a bucket had at a time: `Store.list`."""
     for found in _versions(requests, prefix, after, moment):
-        if not _is_marker(found) and found["Key"] > after:
+        if not is_marker(found) and found["Key"] > after:
             yield stored_object(requests, found)
 
 
@@ -387,19 +388,30 @@ def _pages(
 
 
 def _rank(found: Mapping[str, Any]) -> tuple[datetime, bool]:
-    return found["LastModified"], not _is_marker(found)
+    return found["LastModified"], not is_marker(found)
 
 
-def _is_marker(found: Mapping[str, Any]) -> bool:
+def is_marker(found: Mapping[str, Any]) -> bool:
+    """Whether what is listed among versions is a delete marker."""
     return "Size" not in found
 
 
-def every(requests: "Requests", key: str) -> Iterator[Mapping[str, Any]]:
-    """Yield all versions of an object, delete markers too."""
-    for found, last in _pages(requests, key):
-        yield from (one for one in found if one["Key"] == key)
-        if last is not None and last > key:
-            return
+def every(requests: "Requests", keys: Collection[str]) -> Iterator[Mapping[str, Any]]:
+    """Yield all versions of objects, delete markers too, of each object the newest first.
+
+    A page has all keys that are close together; what lies between others is not listed.
+    """
+    wanted, left, last = {*keys}, sorted(keys, reverse=True), ""
+    while left:
+        prefix = commonprefix((left[-1], left[0]))  # noqa: RUF071  (of keys, not of paths)
+        places = (place for place in (last, left[-1][:-1]) if place.startswith(prefix))
+        for found, following in _pages(requests, prefix, max(places, default="")):
+            yield from (one for one in found if one["Key"] in wanted)
+            while left and (following is None or left[-1] < following):
+                left.pop()
+            if not left or left[-1] != following:
+                last = following or ""
+                break
 
 
 BUCKET: Final = ""

@@ -1,6 +1,8 @@
 """Versions of an object, as a server lists them."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import pytest
@@ -46,7 +48,75 @@ def test_all_versions_are_found_over_the_ends_of_pages() -> None:
     """Somebody may have put thousands over the one that was stored."""
     server: Any = Paged()
 
-    assert ["2", "1"] == [one["VersionId"] for one in bucket.every(server, "a")]
+    assert ["2", "1"] == [one["VersionId"] for one in bucket.every(server, ["a"])]
+
+
+class Bucketful:
+    """A server with keys of which each has an object under a delete marker, in pages of six.
+
+    As some do, it lists nothing behind a key that does not begin with what is asked for.
+    """
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self.every = [(key, version) for key in sorted(keys) for version in ("2", "1")]
+        self.requests = 0
+
+    def send(self, operation: str, about: str, **params: Any) -> Any:  # noqa: ARG002
+        """Answer."""
+        self.requests += 1
+        prefix, after = params["Prefix"], params.get("KeyMarker", "")
+        if not after.startswith(prefix) and after:
+            return {"IsTruncated": False}
+        version = params.get("VersionIdMarker")
+        place = [key for key, _ in self.every if key <= after]
+        at = self.every.index((after, version)) + 1 if version else len(place)
+        left = [one for one in self.every[at:] if one[0].startswith(prefix)]
+        page, more = left[:6], left[6:]
+        found = [{"Key": key, "VersionId": version} for key, version in page]
+        answer = {"Versions": [one for one in found if one["VersionId"] == "1"]}
+        answer["DeleteMarkers"] = [one for one in found if one["VersionId"] == "2"]
+        last = {"NextKeyMarker": page[-1][0], "NextVersionIdMarker": page[-1][1]} if more else {}
+        return {**answer, "IsTruncated": bool(more), **last}
+
+
+THERE = [f"topics/a/a+{number:05}{end}" for number in range(200) for end in (".avro", ".keys.avro")]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "most"),
+    [
+        pytest.param(THERE[7:8], 1, id="one"),
+        pytest.param(THERE[30:60], 11, id="together"),
+        pytest.param([THERE[0], THERE[-1]], 2, id="far apart"),
+        pytest.param(THERE[::40], 10, id="all over"),
+        pytest.param(
+            ["x", "topics/a/a+00009.avro", "topics/a/gone", "topics/b"], 4, id="some not there"
+        ),
+        pytest.param(THERE, 134, id="all"),
+    ],
+)
+def test_versions_of_many_objects_are_listed_together(wanted: list[str], most: int) -> None:
+    """What lies far apart is asked for by itself, whatever is between."""
+    server: Any = Bucketful(THERE)
+
+    found = [(one["Key"], one["VersionId"]) for one in bucket.every(server, wanted)]
+
+    assert sorted((key, each) for key in wanted if key in THERE for each in "12") == sorted(found)
+    assert server.requests <= most
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_versions_are_found_of_whatever_objects_are_asked_for(seed: int) -> None:
+    """In no more requests than there are keys, but for what ends a page; none comes twice."""
+    chance = Random(seed)
+    there = {"".join(chance.choices("ab/+", k=chance.randint(1, 5))) for _ in range(60)}
+    wanted = {*chance.sample(sorted(there), 20), "a", "b/", "never"}
+    server: Any = Bucketful(there)
+
+    found = [(one["Key"], one["VersionId"]) for one in bucket.every(server, wanted)]
+
+    assert sorted((key, each) for key in wanted & there for each in "12") == sorted(found)
+    assert server.requests <= 2 * len(wanted)
 
 
 class Listed:
