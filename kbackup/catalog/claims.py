@@ -5,10 +5,9 @@ under another name, another topic's object, or a name that was altered contradic
 is known before the first row is read.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Final
 
 from kbackup import formats
@@ -24,15 +23,30 @@ from kbackup.errors import (
 )
 from kbackup.files import file_sha256
 from kbackup.naming import Layout, ObjectKey, View
-from kbackup.pipeline.views import written_of
+from kbackup.pipeline.views import ReadOptions, written_of
 from kbackup.pipeline.write import siblings_of
 from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
 from kbackup.stores import Ranges, Store, at_versions, is_refused, side_by_side
 from kbackup.stores.encrypted import Opened, check_open
 
-_log: Final = logging.getLogger(__name__)
-
 _NUMBERS: Final = ("first-offset", "last-offset", "records")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How objects are read: from where, by which options, and of which topic they must be.
+
+    *overwritten* has the keys of those that are not what the ledger knows, by what becomes of them.
+    """
+
+    store: Store
+    options: ReadOptions
+    identity: TopicIdentity = UNKNOWN
+    overwritten: dict[str, list[str]] = field(default_factory=dict, compare=False)
+
+    def by(self, **options: Any) -> "Reading":
+        """Return it with other options."""
+        return replace(self, options=replace(self.options, **options))
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +293,7 @@ def key_of(files: FileSet, layout: Layout, view: View, extension: str) -> str:
 
 
 def opened(
-    store: Store, file: BackupFile, part: tuple[int, int] | None = None
+    reading: Reading, file: BackupFile, part: tuple[int, int] | None = None
 ) -> tuple[BinaryIO, Claim]:
     """Open an object, or a *part* of it (start, length), and return what it says about itself.
 
@@ -289,17 +303,16 @@ def opened(
         CorruptObjectError: If it is damaged, or says nothing and is not what the ledger knows.
         ObjectNotFoundError: If it is not there.
     """
+    store = at_versions(reading.store, {file.key: file.version} if file.version else {})
     found = failure = None
     try:
-        found = _opened(
-            at_versions(store, {file.key: file.version} if file.version else {}), file, part
-        )
+        found = _opened(store, file, part)
         facts = found[1].facts
         if facts is None or file.sha256 in ("", facts.sha256):
             return found
     except (CorruptObjectError, ObjectNotFoundError) as error:
         failure = error
-    if (kept := _kept(store, file, part)) is not None:
+    if (kept := _kept(reading, file, part)) is not None:
         if found is not None:
             found[0].close()
         return kept
@@ -310,22 +323,25 @@ def opened(
 
 
 def _kept(
-    store: Store, file: BackupFile, part: tuple[int, int] | None
+    reading: Reading, file: BackupFile, part: tuple[int, int] | None
 ) -> tuple[BinaryIO, Claim] | None:
     """Open a version that the ledger knows; None where none is left, or none may be read."""
     if not file.sha256:
         return None
+    store, found, what = reading.store, None, ""
     try:
         for one in earlier(store, {file.key: (file.size, file.sha256)}).get(file.key, ()):
             with suppress(CorruptObjectError, ObjectNotFoundError):  # that one was forged
                 found = _opened(at_versions(store, {file.key: one.version}), file, part)
-                _log.warning("%s was overwritten: a version that was stored is read", file.key)
-                return found
+                what = "the versions that were stored are read"
+                break
     except StoreError as error:
         if not is_refused(error):
             raise
-        _log.warning("%s was overwritten; no version is read: %s", file.key, error)
-    return None
+        what = f"no version is read: {error.why}"
+    if what:
+        reading.overwritten.setdefault(what, []).append(file.key)
+    return found
 
 
 def _opened(store: Store, file: BackupFile, part: tuple[int, int] | None) -> tuple[BinaryIO, Claim]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kbackup import clock, converters, formats, plugins
 from kbackup.catalog import claims
-from kbackup.catalog.claims import splits
+from kbackup.catalog.claims import Reading, splits
 from kbackup.catalog.listing import BackupFile
 from kbackup.connect import schema as connect
 from kbackup.connect.avro_writing import AvroStyle, encode_avro
@@ -25,7 +25,6 @@ from kbackup.formats import COLUMNS, HEADERS, Salvages
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, assemble
 from kbackup.records import Bad, Schema, replaced, schema_of
-from kbackup.stores import Store
 
 _AS_IT_IS: Final = AvroStyle(fills_defaults=False)
 
@@ -86,16 +85,12 @@ class FileColumn:
     """
 
     def __init__(
-        self,
-        store: Store,
-        file: BackupFile,
-        options: ReadOptions,
-        part: tuple[int, int] | None = None,
+        self, reading: Reading, file: BackupFile, part: tuple[int, int] | None = None
     ) -> None:
         self.file = file
-        self._body, self.claim = claims.opened(store, file, part)
+        self._body, self.claim = claims.opened(reading, file, part)
         self._view = file.view
-        options = options.as_written(file.view, file.format, self.claim.written, file.key)
+        options = reading.options.as_written(file.view, file.format, self.claim.written, file.key)
         form = formats.by_name(file.format)
         read = form.salvage if isinstance(form, Salvages) else form.read
         batches = read(self._body, file.view, file.extension, options.formats)
@@ -264,17 +259,15 @@ def _at(error: CorruptObjectError | Bad, file: BackupFile, place: str = "") -> C
     return found.doubting() if is_doubtful else found
 
 
-def read_generic(
-    store: Store, file: BackupFile, start: int, options: ReadOptions
-) -> Iterator[pa.RecordBatch | Lost]:
+def read_generic(reading: Reading, file: BackupFile, start: int) -> Iterator[pa.RecordBatch | Lost]:
     """Read an object, lazily; it may hold no record.
 
     What it says of a place that a sink has given it counts for nothing, but its number of records
     and its checksum do.  What is lost comes in its place, where the options salvage the rest; else
     it raises `CorruptObjectError`.
     """
-    options = replace(options, formats=replace(options.formats, is_ended=False))
-    column = FileColumn(store, file, options)
+    reading = reading.by(formats=replace(reading.options.formats, is_ended=False))
+    column = FileColumn(reading, file)
     first = start
     try:
         while (rows := column.next()) is not None:
@@ -283,7 +276,7 @@ def read_generic(
                     yield run
                 else:
                     values = rows.values.slice(*run)
-                    yield from _opened(file, start + run[0], values, options)
+                    yield from _opened(file, start + run[0], values, reading.options)
             start += len(rows)
             claims.check_most(column.claim, start - first)
         claims.check_rows(column.claim, start - first, None, may_be_empty=True, is_alone=True)

@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.catalog.claims import VALUES_NOT_THERE
+from kbackup.catalog.claims import VALUES_NOT_THERE, Reading
 from kbackup.catalog.column import keeps_schemas
 from kbackup.catalog.coverage import (
     Ask,
@@ -150,7 +150,7 @@ def covered(
         counts: How many rows sets have that were read already, by `FileSet.id`.
         heads: Asked what objects say of themselves; None for *store*.
     """
-    options = replace(options, topic=None, by_format=True)
+    reading = Reading(store, replace(options, topic=None, by_format=True), identity)
     lone = left_over(sets, ledger, heads or store)
     sets = _without_removed([files for files in sets if files not in lone], ledger)
     values = [files for files in sets if not files.is_whole and files.main is not None]
@@ -175,9 +175,9 @@ def covered(
     found = cover(holdings.values(), said, identity)
     if found.alike:
         for group in found.alike:
-            holdings |= _compared(store, by_key, group, options, identity)
+            holdings |= _compared(reading, by_key, group)
         found = cover(holdings.values(), said, identity)
-    reader = _Reader(store, by_key, options, identity)
+    reader = _Reader(reading.by(wants_siblings=False), by_key)
     asked: set[tuple[str, Span | None]] = set()
     while asks := [one for one in found.asks if (one.holding.key, one.beside) not in asked]:
         known = list(holdings.values())
@@ -338,14 +338,10 @@ def by_name(files: FileSet, last: int | None = None) -> Holding:
 
 
 def _compared(
-    store: Store,
-    sets: Mapping[str, FileSet],
-    group: Sequence[Holding],
-    options: ReadOptions,
-    identity: TopicIdentity,
+    reading: Reading, sets: Mapping[str, FileSet], group: Sequence[Holding]
 ) -> Mapping[str, Holding]:
     """Return values that begin at one offset with what their rows show; none if these differ."""
-    rows = rows_alike(store, [sets[one.key] for one in group], options, identity)
+    rows = rows_alike(reading, [sets[one.key] for one in group])
     if rows is None:
         return {}
     most = max(group, key=lambda one: (rows[one.key], one.last is not None)).key
@@ -359,18 +355,15 @@ def _compared(
 class _Reader:
     """Reads the sets of a partition, without siblings."""
 
-    store: Store
+    reading: Reading
     sets: Mapping[str, FileSet]
-    options: ReadOptions
-    identity: TopicIdentity
     _first: dict[tuple[Span, tuple[str, ...]], list[bytes | None]] = field(default_factory=dict)
 
     def read(self, holdings: Sequence[Holding], offset: int = 0) -> Iterator[pa.RecordBatch]:
         """Yield the records of sets from an offset on, each once."""
         ordered = sorted(holdings, key=lambda one: one.start)
         lone = [replace(self.sets[one.key], keys=None, headers=None) for one in ordered]
-        options = replace(self.options, wants_siblings=False)
-        return records(self.store, lone, options, offset=offset, identity=self.identity)
+        return records(self.reading, lone, offset=offset)
 
     def rows(self, one: Holding) -> list[bytes | None]:
         """Return the contents of values as a restore writes them."""
@@ -387,7 +380,7 @@ class _Reader:
         main = self.sets[one.key].main
         if are_alike(rows, others) or main is None or not keeps_schemas(main.format):
             return rows
-        framed = replace(self, options=replace(self.options, in_frames=True)).rows(one)
+        framed = replace(self, reading=self.reading.by(in_frames=True)).rows(one)
         return rows if None in framed else framed  # Avro cannot express them
 
     def are_near_alike(

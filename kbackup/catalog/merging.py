@@ -8,10 +8,11 @@ Memory: for each set that is open an object (in memory up to ``s3.part.size``, t
 batch of its rows, and `WOVEN_BYTES`.  Open are only sets that overlap at the offset that is read.
 """
 
+import logging
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.batches import Batches, Kept
+from kbackup.catalog.claims import Reading
 from kbackup.catalog.column import Lost
 from kbackup.catalog.listing import EVERY_OFFSET, FileSet, Interval
 from kbackup.catalog.reading import (
@@ -36,10 +38,14 @@ from kbackup.errors import (
     KbackupError,
     ObjectNotFoundError,
     RefusedError,
+    counted,
+    form,
+    some,
 )
-from kbackup.pipeline.views import ReadOptions
-from kbackup.records import UNKNOWN, ConflictError, TopicIdentity, woven
+from kbackup.records import ConflictError, woven
 from kbackup.stores import Store
+
+_log: Final = logging.getLogger(__name__)
 
 WOVEN_BYTES: Final = 16 * 2**20
 """What one step of a merge has about at most."""
@@ -99,12 +105,10 @@ Step = StoredRows | StoredBatches | Skipped | Finished | Failed
 
 
 def steps(
-    store: Store,
+    reading: Reading,
     sets: Iterable[FileSet],
-    options: ReadOptions,
     *,
     offset: int = 0,
-    identity: TopicIdentity = UNKNOWN,
     holds_values: bool = False,
     wanted: Interval = EVERY_OFFSET,
     kept: Kept | None = None,
@@ -114,30 +118,30 @@ def steps(
     Args:
         sets: Of one partition, by start offset.
         offset: Full records below it are left out.
-        identity: Which topic they are of; objects of another one are bad.
         holds_values: No row of a value set comes before all of its files are known to fit.
         wanted: Rows of a value set outside it may be left out.
         kept: Which batches come as they are stored, where one set alone has their offsets; None
             for none.
     """
-    for is_whole, run in groupby(sets, key=lambda files: files.is_whole):
-        if is_whole:
-            yield from _merged(store, run, options, offset, identity, kept)
-        else:
-            for files in run:
-                rows = salvage(store, files, options, identity, wanted)
-                if holds_values:
-                    rows = held(rows, salvages=options.salvages)
-                yield from _values(store, files, rows)
+    reading = replace(reading, overwritten={})
+    try:
+        for is_whole, run in groupby(sets, key=lambda files: files.is_whole):
+            if is_whole:
+                yield from _merged(reading, run, offset, kept)
+            else:
+                for files in run:
+                    rows = salvage(reading, files, wanted)
+                    if holds_values:
+                        rows = held(rows, salvages=reading.options.salvages)
+                    yield from _values(reading.store, files, rows)
+    finally:
+        for what, keys in reading.overwritten.items():
+            were = f"{counted(len(keys), 'object')} {form(len(keys), 'was', 'were')} overwritten"
+            _log.warning("%s; %s: %s", were, what, some(keys, 3))
 
 
 def records(
-    store: Store,
-    sets: Iterable[FileSet],
-    options: ReadOptions,
-    *,
-    offset: int = 0,
-    identity: TopicIdentity = UNKNOWN,
+    reading: Reading, sets: Iterable[FileSet], *, offset: int = 0
 ) -> Iterator[pa.RecordBatch]:
     """Read *sets* lazily, as `steps` does, and raise the error of the first that is bad.
 
@@ -145,7 +149,7 @@ def records(
     on from their object's first offset; those below *offset* are left out.
     """
     wanted = Interval(low=offset)
-    for step in steps(store, sets, options, offset=offset, identity=identity, wanted=wanted):
+    for step in steps(reading, sets, offset=offset, wanted=wanted):
         match step:
             case Failed(_, error) | Skipped(_, Lost(error=error)):
                 raise error
@@ -155,18 +159,13 @@ def records(
                     yield asked
 
 
-def rows_alike(
-    store: Store,
-    sets: Iterable[FileSet],
-    options: ReadOptions,
-    identity: TopicIdentity = UNKNOWN,
-) -> dict[str, int] | None:
+def rows_alike(reading: Reading, sets: Iterable[FileSet]) -> dict[str, int] | None:
     """Return how many rows each set has, by `FileSet.id`, of values that begin at one offset.
 
     None where two differ in a row, or one cannot be read.
     """
     counts: dict[str, int] = {}
-    for step in _merged(store, sets, options, 0, identity):
+    for step in _merged(reading, sets, 0):
         match step:
             case Failed():
                 return None
@@ -206,12 +205,7 @@ def _unread(store: Store, files: FileSet, count: int) -> int | None:
 
 
 def _merged(
-    store: Store,
-    sets: Iterable[FileSet],
-    options: ReadOptions,
-    offset: int,
-    identity: TopicIdentity,
-    kept: Kept | None = None,
+    reading: Reading, sets: Iterable[FileSet], offset: int, kept: Kept | None = None
 ) -> Iterator[Step]:
     waiting = deque(sets)
     streams: list[_Stream] = []
@@ -219,8 +213,8 @@ def _merged(
         while streams or waiting:
             while waiting and (not streams or waiting[0].start_offset <= _limit(streams)):
                 following = waiting.popleft()
-                parts = kept_or_read(store, following, options, identity, kept)
-                streams.append(_Stream(store, following, parts, offset, options))
+                parts = kept_or_read(reading, following, kept)
+                streams.append(_Stream(reading, following, parts, offset))
                 yield from _refill(streams)
             if len(streams) == 1 and (batches := streams[0].take_batches()) is not None:
                 yield StoredBatches(batches, streams[0].files)
@@ -270,14 +264,12 @@ class _Stream:
 
     def __init__(
         self,
-        store: Store,
+        reading: Reading,
         files: FileSet,
         parts: Iterator[pa.RecordBatch | Batches],
         offset: int,
-        options: ReadOptions,
     ) -> None:
-        self.files = files
-        self._store, self._count, self._options = store, 0, options
+        self.files, self._reading, self._count = files, reading, 0
         self._sources = [parts]  # the last one is read first
         self._offset = offset
         self._part: pa.RecordBatch | Batches | None = None
@@ -296,7 +288,7 @@ class _Stream:
                 if extent_of(part).start_offset < self._offset:
                     self._begin(part)
         except BAD as error:
-            return Failed(self.files, error, _unread(self._store, self.files, self._count))
+            return Failed(self.files, error, _unread(self._reading.store, self.files, self._count))
         return None
 
     def _begin(self, part: pa.RecordBatch | Batches) -> None:
@@ -324,7 +316,7 @@ class _Stream:
         taken = self.take_batches()
         if taken is not None:
             self._count -= taken.records
-            self._sources.append(unpacked(self.files, taken, self._options))
+            self._sources.append(unpacked(self.files, taken, self._reading.options))
         return taken is not None
 
     @property

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from kbackup import formats
 from kbackup.batches import Batches, Kept
 from kbackup.catalog import claims
+from kbackup.catalog.claims import Reading
 from kbackup.catalog.column import FileColumn, FilePart, Lost, named, read_generic, runs
 from kbackup.catalog.findings import APART
 from kbackup.catalog.listing import EVERY_OFFSET, BackupFile, FileSet, Interval
@@ -32,7 +33,7 @@ from kbackup.formats import COLUMNS, SaysExtent, StoresBatches
 from kbackup.formats.block_index import BlockIndex, IndexedBlock
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, assemble
-from kbackup.records import SCHEMA, UNKNOWN, Facts, Span, TopicIdentity
+from kbackup.records import SCHEMA, Facts, Span
 from kbackup.stores import Heads, Ranges, Seals, Store
 
 _log = logging.getLogger(__name__)
@@ -98,24 +99,16 @@ NAMED_MOST: Final = 1000
 
 
 def read(
-    store: Store,
-    files: FileSet,
-    options: ReadOptions,
-    identity: TopicIdentity = UNKNOWN,
-    wanted: Interval = EVERY_OFFSET,
+    reading: Reading, files: FileSet, wanted: Interval = EVERY_OFFSET
 ) -> Iterator[pa.RecordBatch]:
     """Read the records of a file set, lazily: `salvage`, up to the first that cannot be read."""
-    for each in salvage(store, files, replace(options, salvages=False), identity, wanted):
+    for each in salvage(reading.by(salvages=False), files, wanted):
         assert not isinstance(each, Lost)  # noqa: S101  (it is an error then)
         yield each
 
 
 def salvage(
-    store: Store,
-    files: FileSet,
-    options: ReadOptions,
-    identity: TopicIdentity = UNKNOWN,
-    wanted: Interval = EVERY_OFFSET,
+    reading: Reading, files: FileSet, wanted: Interval = EVERY_OFFSET
 ) -> Iterator[pa.RecordBatch | Lost]:
     """Read the records of a file set, lazily.
 
@@ -143,7 +136,7 @@ def salvage(
     more: Lost | None = None
     damage: CorruptObjectError | None = None
     try:
-        for each in _items(store, files, options, identity, wanted):
+        for each in _items(reading, files, wanted):
             if files.bound is not None and _end(each) > files.bound:
                 raise _overlong(files, files.bound)
             if isinstance(each, Lost):
@@ -160,15 +153,9 @@ def salvage(
         raise damage
 
 
-def _items(
-    store: Store,
-    files: FileSet,
-    options: ReadOptions,
-    identity: TopicIdentity,
-    wanted: Interval,
-) -> Iterator[pa.RecordBatch | Lost]:
+def _items(reading: Reading, files: FileSet, wanted: Interval) -> Iterator[pa.RecordBatch | Lost]:
     if files.only is not None:
-        for each in _items(store, replace(files, only=None), options, identity, wanted):
+        for each in _items(reading, replace(files, only=None), wanted):
             if (inside := _within(each, files.only)) is not None:
                 yield inside
     elif files.main is None:
@@ -176,13 +163,13 @@ def _items(
             files.id, claims.VALUE_MISSING, claims.VALUE_MISSING_DO, key=files.id
         )
     elif files.is_whole:
-        yield from _whole(store, files, options, identity)
+        yield from _whole(reading, files)
     elif files.is_generic:
-        yield from read_generic(store, files.main, files.start_offset, options)
-    elif (parts := runs_of_blocks(store, files, files.main, wanted)) is not None:
-        yield from _blocks(store, files, files.main, parts, options, identity)
+        yield from read_generic(reading, files.main, files.start_offset)
+    elif (parts := runs_of_blocks(reading.store, files, files.main, wanted)) is not None:
+        yield from _blocks(reading, files, files.main, parts)
     else:
-        yield from _values(store, files, files.main, options, identity)
+        yield from _values(reading, files, files.main)
 
 
 def _end(each: pa.RecordBatch | Lost) -> int:
@@ -281,14 +268,14 @@ def extent(store: Store, file: BackupFile) -> Facts | None:
 
 
 def kept_or_read(
-    store: Store, files: FileSet, options: ReadOptions, identity: TopicIdentity, kept: Kept | None
+    reading: Reading, files: FileSet, kept: Kept | None
 ) -> Iterator[pa.RecordBatch | Batches]:
     """Read full records as `read` does, in their batches where *kept* takes these as they are."""
     main = None if kept is None or files.only is not None else files.main
     if main is None or not _batches_of(main):
-        yield from read(store, files, options, identity)
+        yield from read(reading, files)
     else:
-        yield from _whole(store, files, options, identity, kept)
+        yield from _whole(reading, files, kept)
 
 
 def unpacked(files: FileSet, batches: Batches, options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -328,19 +315,13 @@ def count_of(part: pa.RecordBatch | Batches) -> int:
     return part.records if isinstance(part, Batches) else len(part)
 
 
-def _whole(
-    store: Store,
-    files: FileSet,
-    options: ReadOptions,
-    identity: TopicIdentity,
-    kept: Kept | None = None,
-) -> Iterator[Any]:
+def _whole(reading: Reading, files: FileSet, kept: Kept | None = None) -> Iterator[Any]:
     """Yield rows, and batches that are *kept*."""
     assert files.main is not None  # noqa: S101  (is_whole says so)
-    rows, last = 0, None
-    body, claim = claims.opened(store, files.main)
+    rows, last, options = 0, None, reading.options
+    body, claim = claims.opened(reading, files.main)
     with body:
-        claims.check_claims(files, [claim], identity)
+        claims.check_claims(files, [claim], reading.identity)
         form = formats.by_name(files.main.format)
         parts: Iterator[pa.RecordBatch | Batches] = (
             form.read(body, View.RECORD, files.main.extension, options.formats)
@@ -358,25 +339,19 @@ def _whole(
         claims.check_rows(claim, rows, last)
 
 
-def _values(
-    store: Store,
-    files: FileSet,
-    main: BackupFile,
-    options: ReadOptions,
-    identity: TopicIdentity,
-) -> Iterator[pa.RecordBatch | Lost]:
+def _values(reading: Reading, files: FileSet, main: BackupFile) -> Iterator[pa.RecordBatch | Lost]:
     """Read a value file, or one of tombstones, and its siblings side by side, row for row."""
-    value = FileColumn(store, main, options)
+    value = FileColumn(reading, main)
     siblings: list[FileColumn | None] = []
-    start = files.start_offset
+    start, options = files.start_offset, reading.options
     try:
         if options.wants_siblings:
             _check_siblings(files, main, value.claim.siblings - files.removed)
         for file in _siblings(files, options.formats.columns):
-            beside = None if file is None else _beside(store, value, file, options)
+            beside = None if file is None else _beside(reading, value, file)
             siblings.append(beside)  # one by one: what is open is closed, whatever the next does
         columns = [value, *(each for each in siblings if each is not None)]
-        claims.check_claims(files, [each.claim for each in columns], identity)
+        claims.check_claims(files, [each.claim for each in columns], reading.identity)
         while (rows := value.next()) is not None:
             parts = [
                 rows,
@@ -400,7 +375,7 @@ def _values(
             is_alone = len(columns) == 1
             claims.check_rows(each.claim, start - files.start_offset, None, is_alone=is_alone)
         if value.claim.facts is None:
-            _check_index(store, files, main, start - files.start_offset)
+            _check_index(reading.store, files, main, start - files.start_offset)
     finally:
         for opened in (value, *siblings):
             if opened is not None:
@@ -430,11 +405,9 @@ def _siblings(files: FileSet, wanted: Collection[str] | None) -> list[BackupFile
     ]
 
 
-def _beside(
-    store: Store, value: FileColumn, file: BackupFile, options: ReadOptions
-) -> FileColumn | None:
+def _beside(reading: Reading, value: FileColumn, file: BackupFile) -> FileColumn | None:
     """Open keys or headers; None where they are not of these values."""
-    column = FileColumn(store, file, options)
+    column = FileColumn(reading, file)
     if claims.is_left_over(value.claim, column.claim):
         column.close()
         return None
@@ -454,20 +427,15 @@ def _check_siblings(files: FileSet, main: BackupFile, promised: frozenset[View])
 
 
 def _blocks(
-    store: Store,
-    files: FileSet,
-    main: BackupFile,
-    runs_of: Sequence[Sequence[IndexedBlock]],
-    options: ReadOptions,
-    identity: TopicIdentity,
+    reading: Reading, files: FileSet, main: BackupFile, runs_of: Sequence[Sequence[IndexedBlock]]
 ) -> Iterator[pa.RecordBatch | Lost]:
     """Read some blocks of a value file that has no siblings."""
     for blocks in runs_of:
         first, records = blocks[0].first_record_offset, sum(one.num_records for one in blocks)
         length = sum(one.byte_length for one in blocks)
-        column = FileColumn(store, main, options, (blocks[0].byte_offset, length))
+        column = FileColumn(reading, main, (blocks[0].byte_offset, length))
         with closing(column):
-            claims.check_claims(files, [column.claim], identity)
+            claims.check_claims(files, [column.claim], reading.identity)
             start = first
             while (rows := column.next()) is not None:
                 yield from _paired(start, [rows, None, None], is_tombstones=False)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.catalog import schemas
+from kbackup.catalog.claims import Reading
 from kbackup.catalog.covered import covered, within
 from kbackup.catalog.listing import EVERYTHING, Catalog, FileSet, Window, not_in_backup
 from kbackup.catalog.merging import records
@@ -317,7 +318,7 @@ def peek(
         )
         has_untimed = has_untimed or any(not (e.is_whole or e.is_generic) for e in opened)
         first = place.offset or 0
-        for batch in records(store, opened, options, offset=first, identity=identity):
+        for batch in records(Reading(store, options, identity), opened, offset=first):
             rows = window.rows(batch)
             if key is not None:
                 rows = rows.filter(pc.equal(rows["key"], key))

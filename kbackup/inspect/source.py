@@ -33,6 +33,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from kbackup import config
+from kbackup.catalog.claims import Reading
 from kbackup.catalog.covered import within
 from kbackup.catalog.listing import (
     EVERYTHING,
@@ -164,7 +165,7 @@ def table_rows(
     if chunk.is_apart:  # else records are compared, of which nothing may be left out
         wanted = frozenset({"offset", *schema.names})
         options = replace(options, formats=replace(options.formats, columns=wanted))
-    for batch in records(store, chunk.sets, options, identity=chunk.identity):
+    for batch in records(Reading(store, options, chunk.identity), chunk.sets):
         yield _shown(batch, chunk.where, schema)
 
 

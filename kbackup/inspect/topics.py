@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Self
 
 from kbackup import clock
 from kbackup.catalog import listing
+from kbackup.catalog.claims import Reading
 from kbackup.catalog.coverage import entered
 from kbackup.catalog.covered import by_name
 from kbackup.catalog.groups import Captures, TopicCapture
@@ -184,7 +185,7 @@ def _end(store: Store, files: FileSet, options: ReadOptions) -> tuple[int, int]:
     if known is not None:
         return known.last_offset, known.records
     last, records = files.start_offset, 0
-    for batch in read(store, files, options):
+    for batch in read(Reading(store, options), files):
         last = batch["offset"][len(batch) - 1].as_py()
         records += len(batch)
     return last, records

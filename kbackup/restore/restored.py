@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from kbackup.batches import Kept
 from kbackup.catalog import identity, merging
+from kbackup.catalog.claims import Reading
 from kbackup.catalog.listing import FileSet, Window
 from kbackup.catalog.merging import Failed, Skipped, StoredBatches, StoredRows
 from kbackup.catalog.reading import unpacked
@@ -368,17 +369,17 @@ def written(
     written, it raises `KbackupError`.  Batches that are *kept* come as they are stored: those of a
     restore that `RestoreJob.keeps_batches`.
     """
-    records, reading = RecordFilter(job, of.unit(window)), job.reads(of.target.topic)
+    records = RecordFilter(job, of.unit(window))
+    reading = Reading(store, job.reads(of.target.topic), of.position.source.identity)
     found = merging.steps(
-        store, of.sets, reading, offset=offsets.start_offset,
-        identity=of.position.source.identity, wanted=window.offset, kept=kept,
-    )  # fmt: skip
+        reading, of.sets, offset=offsets.start_offset, wanted=window.offset, kept=kept
+    )
     for step in found:
         if isinstance(step, StoredBatches):
             if step.batches.next_offset <= offsets.end_offset:
                 yield step
             elif step.batches.first_offset < offsets.end_offset:
-                for rows in unpacked(step.files, step.batches, reading):
+                for rows in unpacked(step.files, step.batches, reading.options):
                     yield rows.filter(pc.less(rows["offset"], offsets.end_offset))
         if isinstance(step, Failed):
             if job.on_error == "fail" or isinstance(step.error, RefusedError):

@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from kbackup.catalog import merging
+from kbackup.catalog.claims import Reading
 from kbackup.catalog.listing import frozen
 from kbackup.catalog.merging import Failed, Skipped, StoredRows
 from kbackup.config import Settings
@@ -281,11 +282,9 @@ class _Survey:
 
     def run(self, store: Store, channel: TaskChannel) -> Surveyed:
         unit, job = self._unit, self._job
-        steps = merging.steps(
-            store, unit.sets, job.reads(unit.target.topic),
-            identity=unit.position.source.identity, holds_values=True,
-            wanted=unit.window.offset,
-        )  # fmt: skip
+        reading = Reading(store, job.reads(unit.target.topic), unit.position.source.identity)
+        wanted = unit.window.offset
+        steps = merging.steps(reading, unit.sets, holds_values=True, wanted=wanted)
         for step in steps:
             if channel.is_stopped():
                 raise StoppedError(f"{unit.source} stopped while its topics were looked for")

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from kbackup.batches import Kept
 from kbackup.catalog import merging
+from kbackup.catalog.claims import Reading
 from kbackup.catalog.listing import FileSet, object_bytes, object_count
 from kbackup.catalog.merging import Failed, Finished, Skipped, StoredBatches, StoredRows
 from kbackup.catalog.translated import TranslationLog
@@ -166,16 +167,12 @@ class RestorePartitionTask:
     # what is read
 
     def _read(self, sets: Sequence[FileSet], kept: Kept | None) -> Iterator[merging.Step]:
+        identity = self._out.position.source.identity
+        reading = Reading(self._store, self.job.reads(self.unit.target.topic), identity)
         return merging.steps(
-            self._store,
-            sets,
-            self.job.reads(self.unit.target.topic),
-            offset=self._out.cursor.offset,
-            identity=self._out.position.source.identity,
-            holds_values=True,
-            wanted=self.unit.window.offset,
-            kept=kept,
-        )
+            reading, sets, offset=self._out.cursor.offset, holds_values=True,
+            wanted=self.unit.window.offset, kept=kept,
+        )  # fmt: skip
 
     def _paced(self, step: merging.Step) -> Iterator[merging.Step]:
         """Yield *step*, or parts of it that are each written within about a second."""

@@ -11,6 +11,7 @@ from typing import Final
 import pyarrow.compute as pc
 
 from kbackup.catalog import listing, merging
+from kbackup.catalog.claims import Reading
 from kbackup.catalog.covered import Covered, covered
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.judged import JudgedPartition
@@ -281,7 +282,8 @@ class Inventory:
     def records_below(self, files: FileSet, offset: int) -> int:
         """Read how many records of a set of full records are below *offset*."""
         count = 0
-        for step in merging.steps(self.store, [files], wiring.reading(self.settings)):
+        reading = Reading(self.store, wiring.reading(self.settings))
+        for step in merging.steps(reading, [files]):
             if isinstance(step, StoredRows):
                 below = pc.sum(pc.less(step.batch["offset"], offset)).as_py() or 0
                 count += below

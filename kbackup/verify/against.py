@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from kbackup.batches import Batches
 from kbackup.batches.decoding import BatchesDigest
 from kbackup.catalog import merging
+from kbackup.catalog.claims import Reading
 from kbackup.catalog.listing import FileSet, object_bytes, object_count
 from kbackup.catalog.merging import Failed, StoredRows
 from kbackup.config import Settings
@@ -347,10 +348,8 @@ class _Comparison:
                     yield kept
 
     def _stored(self, stretch: Stretch, span: Span) -> Iterator[pa.RecordBatch]:
-        found = merging.steps(
-            self._store, stretch.sets, self._job.reading, offset=span.start_offset,
-            identity=self._unit.identity,
-        )  # fmt: skip
+        reading = Reading(self._store, self._job.reading, self._unit.identity)
+        found = merging.steps(reading, stretch.sets, offset=span.start_offset)
         for step in found:
             if isinstance(step, Failed):
                 raise step.error

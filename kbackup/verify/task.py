@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from kbackup import formats
 from kbackup.batches.decoding import BatchesDigest
-from kbackup.catalog.claims import Checked, sha256_of, splits
+from kbackup.catalog.claims import Checked, Reading, sha256_of, splits
 from kbackup.catalog.ledger.rows import Entry, PartitionLedger
 from kbackup.catalog.listing import BackupFile, FileSet, Window, object_bytes
 from kbackup.catalog.reading import read
@@ -274,12 +274,13 @@ class _Check:
         """Read all rows; a sibling that is missing is not this task's to report."""
         files = self.unit.files
         options = replace(self.reading, wants_siblings=False)
+        reading = Reading(cast(Store, watched), options)  # it asks no more of it
         try:
             if files.main is None:
                 for file in files.files:
                     watched.open(file.key).close()
                 return
-            for batch in read(cast(Store, watched), files, options):  # it asks no more of it
+            for batch in read(reading, files):
                 if self.first is None:
                     self.first = batch["offset"][0].as_py()
                 self.last = batch["offset"][-1].as_py()
@@ -379,7 +380,7 @@ class _Check:
         return (_agree(mine, *rows[: len(beside)]) if beside else None), repeated
 
     def _rows(self, files: FileSet, shared: Window) -> pa.Table:
-        batches = (shared.rows(batch) for batch in read(self.store, files, self.reading))
+        batches = (shared.rows(batch) for batch in read(Reading(self.store, self.reading), files))
         return pa.Table.from_batches(batches, SCHEMA)
 
 

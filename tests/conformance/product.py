@@ -2,6 +2,7 @@
 
 from kbackup import config, converters, formats, partitioners, plugins
 from kbackup.catalog import listing
+from kbackup.catalog.claims import Reading
 from kbackup.catalog.merging import records
 from kbackup.config import files, loading
 from kbackup.config.property import variable
@@ -66,6 +67,7 @@ __all__ = [
     "ParquetFormat",
     "Pattern",
     "ReadOptions",
+    "Reading",
     "RecordExtractor",
     "Rename",
     "Rows",

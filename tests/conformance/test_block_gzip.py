@@ -14,6 +14,7 @@ from tests.conformance.product import (
     BlockGzipFormat,
     DatedLayout,
     JsonFormat,
+    Reading,
     ReadOptions,
     Store,
     StoreSettings,
@@ -64,7 +65,8 @@ def test_a_bucket_of_the_sink_is_a_backup(store: Store) -> None:
     assert (0, ["system-test"]) == (found.foreign_count, found.topics())
     ends = {}
     for where, sets in found.sets.items():
-        rows = [row for each in records(store, sets, ReadOptions()) for row in each.to_pylist()]
+        read = records(Reading(store, ReadOptions()), sets)
+        rows = [row for each in read for row in each.to_pylist()]
         assert list(range(len(rows))) == [row["offset"] for row in rows]
         assert {"bar"} == {json.loads(row["value"])["foo"] for row in rows}
         ends[where.partition] = len(rows)

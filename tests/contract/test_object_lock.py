@@ -407,6 +407,20 @@ def test_what_was_overwritten_later_is_restored_as_it_was_stored(s3_server: Loca
     assert 7 == attacked.typed("restore", "verify").code
 
 
+def test_what_only_reading_shows_is_logged_in_one_line(
+    attacked: Attacked, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many objects were overwritten."""
+    overwritten = [*attacked.hurt[2:], attacked.objects()[-1]]
+    attacked.forge(overwritten[-1])
+
+    assert (0, values(range(50))) == attacked.restored()
+
+    (line,) = (one for one in caplog.messages if "overwritten" in one)
+    assert "3 objects were overwritten; the versions that were stored are read" in line
+    assert all(key in line for key in overwritten)
+
+
 def test_a_verify_says_whether_what_was_stored_is_still_there(attacked: Attacked) -> None:
     """Each object that was hurt is named, with what hides it."""
     told = [

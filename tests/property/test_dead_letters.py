@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from record_samples import batch_of
 
 from kbackup.catalog import listing, reading
+from kbackup.catalog.claims import Reading
 from kbackup.catalog.ledger import stream
 from kbackup.catalog.ledger.rows import TopicLedger, entries
 from kbackup.clock import SystemClock
@@ -85,7 +86,7 @@ def run_once(
 def stored(store: Store) -> Iterator[int]:
     """What is in the bucket; each value is its record's offset."""
     for files in listing.list_backup(store, Layout(), FormatOptions()).sets.get(WHERE, []):
-        for batch in reading.read(store, files, ReadOptions()):
+        for batch in reading.read(Reading(store, ReadOptions()), files):
             yield from map(int, batch["value"].to_pylist())
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from record_samples import cut_up, record_batches
 
 from kbackup.catalog import listing, merging
+from kbackup.catalog.claims import Reading
 from kbackup.clock import SystemClock
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
@@ -92,7 +93,7 @@ def put_back(store: Store, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """What a restore task does before the writer."""
     found = listing.list_backup(store, Layout(), options.formats)
     assert 0 == found.foreign_count
-    for step in merging.steps(store, found.sets.get(WHERE, []), options):
+    for step in merging.steps(Reading(store, options), found.sets.get(WHERE, [])):
         match step:
             case merging.StoredRows(batch):
                 yield batch

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from record_samples import record_batches
 
 from kbackup.catalog import listing, reading
+from kbackup.catalog.claims import Reading
 from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError
 from kbackup.formats import FormatOptions
@@ -61,7 +62,7 @@ def stored(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
     rows = [
         row
         for files in sets
-        for batch in reading.read(store, files, ReadOptions())
+        for batch in reading.read(Reading(store, ReadOptions()), files)
         for row in batch.to_pylist()
     ]
     return [files.files[0].key for files in sets], rows

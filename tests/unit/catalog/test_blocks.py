@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from record_samples import batch_of
 
 from kbackup.catalog import listing
+from kbackup.catalog.claims import Reading
 from kbackup.catalog.listing import EVERY_OFFSET, FileSet, Interval
 from kbackup.catalog.merging import Failed, StoredRows, steps
 from kbackup.formats import FormatOptions, HasIndex
@@ -80,7 +81,7 @@ def only_set(store: MemoryStore) -> FileSet:
 def rows(store: MemoryStore, wanted: Interval) -> tuple[list[tuple[int, bytes]], list[str]]:
     """Offsets and values of a window, and what kept them from being read."""
     found, errors = [], []
-    for step in steps(store, [only_set(store)], ReadOptions(), wanted=wanted):
+    for step in steps(Reading(store, ReadOptions()), [only_set(store)], wanted=wanted):
         if isinstance(step, StoredRows):
             last = step.batch["offset"][-1].as_py()
             assert last - FIRST + 1 == step.end_row

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kbackup import batches as batches_module
 from kbackup.batches import APPEND_TIME, Kept
 from kbackup.catalog import listing
+from kbackup.catalog.claims import Reading
 from kbackup.catalog.merging import Failed, Finished, Step, StoredBatches, StoredRows, steps
 from kbackup.catalog.reading import unpacked
 from kbackup.errors import CorruptObjectError
@@ -37,7 +38,7 @@ def one(base: int, count: int, codec: int = NONE, attributes: int = 0) -> bytes:
 def read(backup: Backup, offset: int = 0, kept: Kept = KEPT) -> list[Step]:
     """All steps."""
     sets = listing.list_backup(backup.store, backup.layout, ReadOptions().formats).sets[WHERE]
-    return [*steps(backup.store, sets, ReadOptions(), offset=offset, kept=kept)]
+    return [*steps(Reading(backup.store, ReadOptions()), sets, offset=offset, kept=kept)]
 
 
 def kinds(found: Sequence[Step]) -> list[tuple[type[Step], list[int]]]:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbackup.catalog import listing
+from kbackup.catalog.claims import Reading
 from kbackup.catalog.listing import FileSet
 from kbackup.catalog.merging import Failed, Finished, Step, StoredRows, steps
 from kbackup.errors import CorruptObjectError
@@ -28,7 +29,7 @@ def found(backup: Backup) -> list[FileSet]:
 
 def read(backup: Backup, *, offset: int = 0) -> list[Step]:
     """All steps."""
-    return [*steps(backup.store, found(backup), ReadOptions(), offset=offset)]
+    return [*steps(Reading(backup.store, ReadOptions()), found(backup), offset=offset)]
 
 
 def offsets(read: Sequence[Step]) -> list[int]:
@@ -104,7 +105,8 @@ def test_only_objects_that_overlap_are_open() -> None:
         backup.put_in("odd=1", "orders", 0, [at + 1, at + 3])
     store = CountingStore(backup.store)
 
-    done = [*steps(store, found(backup), ReadOptions())]  # type: ignore[arg-type]
+    reading = Reading(store, ReadOptions())  # type: ignore[arg-type]
+    done = [*steps(reading, found(backup))]
 
     assert list(range(200)) == offsets(done)
     assert (2, 0) == (store.most, store.open_now)
@@ -117,7 +119,7 @@ def test_leaving_early_lets_go_of_every_object() -> None:
     backup.put_in("a=2", "orders", 0, range(1, 10, 2))
     store = CountingStore(backup.store)
 
-    reading: Any = steps(store, found(backup), ReadOptions())  # type: ignore[arg-type]
+    reading: Any = steps(Reading(store, ReadOptions()), found(backup))  # type: ignore[arg-type]
     next(reading)
     reading.close()
 

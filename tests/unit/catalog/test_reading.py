@@ -5,6 +5,7 @@ import pytest
 from backup_samples import BYTES, JSON, OPTIONS, Backup, batch
 
 from kbackup.catalog import listing
+from kbackup.catalog.claims import Reading
 from kbackup.catalog.reading import read
 from kbackup.errors import CorruptObjectError
 from kbackup.naming import View
@@ -22,7 +23,7 @@ def test_a_record_that_cannot_be_made_of_a_file_is_named_by_its_place_in_it() ->
     found = listing.list_backup(backup.store, backup.layout, options.formats)
 
     with pytest.raises(CorruptObjectError, match="record 9: ") as caught:
-        [*read(backup.store, found.sets[TopicPartition("orders", 0)][0], options)]
+        [*read(Reading(backup.store, options), found.sets[TopicPartition("orders", 0)][0])]
 
     assert key == caught.value.place["key"]
 
@@ -46,7 +47,7 @@ def test_a_separator_inside_a_value_is_named_as_the_likely_cause(
     found = listing.list_backup(backup.store, backup.layout, options.formats)
 
     with pytest.raises(CorruptObjectError) as caught:
-        [*read(backup.store, found.sets[TopicPartition("orders", 0)][0], options)]
+        [*read(Reading(backup.store, options), found.sets[TopicPartition("orders", 0)][0])]
 
     assert text in caught.value.why
     assert "separator (format.bytearray.separator) comes back as several rows" in caught.value.why

@@ -10,6 +10,7 @@ import pytest
 from backup_samples import Backup, batch
 
 from kbackup.catalog import listing
+from kbackup.catalog.claims import Reading
 from kbackup.catalog.reading import read
 from kbackup.connect.registry.framing import head_of
 from kbackup.errors import RegistryError
@@ -101,7 +102,8 @@ def test_looking_registers_nothing(registry: FakeRegistry, backup: Backup) -> No
     """Without a target, values are shown as the JSON that they are in words."""
     options = replace(reading(registry), topic=None)
     [sets] = listing.list_backup(backup.store, backup.layout, options.formats).sets.values()
-    rows = [row for batch in read(backup.store, sets[0], options) for row in batch.to_pylist()]
+    found = read(Reading(backup.store, options), sets[0])
+    rows = [row for batch in found for row in batch.to_pylist()]
 
     assert [b'{"id":0}', b'{"id":1}'] == [row["value"] for row in rows]
     assert not registry.asked

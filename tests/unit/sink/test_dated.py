@@ -14,6 +14,7 @@ import pytest
 from backup_samples import OPTIONS, batch
 
 from kbackup.catalog import claims, listing
+from kbackup.catalog.claims import Reading
 from kbackup.catalog.covered import Covered, covered
 from kbackup.catalog.ledger.rows import NOTHING
 from kbackup.catalog.merging import records
@@ -112,7 +113,7 @@ def covering(store: Store, layout: Layout = LAYOUT) -> Covered:
 
 def restored(store: Store, layout: Layout = LAYOUT) -> list[tuple[int, bytes | None]]:
     """Offsets and values, as a restore reads them."""
-    batches = records(store, covering(store, layout).sets, ReadOptions())
+    batches = records(Reading(store, ReadOptions()), covering(store, layout).sets)
     return [(row["offset"], row["value"]) for each in batches for row in each.to_pylist()]
 
 
