@@ -324,11 +324,11 @@ class Inventory:
         found = dict[str, StoredObject]()
         with suppress(StoreError):  # then it is as the findings say
             found = earlier_of(self.store, alike)
-        versions = {key: one.version for key, one in found.items()}
-        self.catalog.versions |= versions
-        self.store = at_versions(self.store, versions)
-        self.heads = RememberedHeads(self.store)
-        return versions
+        if found:
+            self.catalog.versions |= {key: one.version for key, one in found.items()}
+            self.store = at_versions(self.store, self.catalog.versions)
+            self.heads = RememberedHeads(self.store)
+        return found.keys()
 
     def _judged(self, where: TopicPartition, sets: Sequence[FileSet]) -> JudgedPartition:
         return JudgedPartition(
