@@ -5,9 +5,11 @@ under another name, another topic's object, or a name that was altered contradic
 is known before the first row is read.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, BinaryIO, Final
 
 from kbackup import formats
@@ -42,7 +44,9 @@ class Reading:
     store: Store
     options: ReadOptions
     identity: TopicIdentity = UNKNOWN
-    overwritten: dict[str, list[str]] = field(default_factory=dict, compare=False)
+    overwritten: dict[str, list[str]] = field(
+        default_factory=partial(defaultdict, list), compare=False
+    )
 
     def by(self, **options: Any) -> "Reading":
         """Return it with other options."""
@@ -304,22 +308,19 @@ def opened(
         ObjectNotFoundError: If it is not there.
     """
     store = at_versions(reading.store, {file.key: file.version} if file.version else {})
-    found = failure = None
     try:
         found = _opened(store, file, part)
-        facts = found[1].facts
-        if facts is None or file.sha256 in ("", facts.sha256):
-            return found
-    except (CorruptObjectError, ObjectNotFoundError) as error:
-        failure = error
-    if (kept := _kept(reading, file, part)) is not None:
-        if found is not None:
-            found[0].close()
+    except (CorruptObjectError, ObjectNotFoundError):
+        if (kept := _kept(reading, file, part)) is None:
+            raise
         return kept
-    if found is None:
-        assert failure is not None  # noqa: S101  (one or the other)
-        raise failure
-    return found
+    facts = found[1].facts
+    if facts is None or file.sha256 in ("", facts.sha256):
+        return found
+    if (kept := _kept(reading, file, part)) is None:
+        return found
+    found[0].close()
+    return kept
 
 
 def _kept(
@@ -328,20 +329,18 @@ def _kept(
     """Open a version that the ledger knows; None where none is left, or none may be read."""
     if not file.sha256:
         return None
-    store, found, what = reading.store, None, ""
+    store = reading.store
     try:
         for one in earlier(store, {file.key: (file.size, file.sha256)}).get(file.key, ()):
             with suppress(CorruptObjectError, ObjectNotFoundError):  # that one was forged
                 found = _opened(at_versions(store, {file.key: one.version}), file, part)
-                what = "the versions that were stored are read"
-                break
+                reading.overwritten["the versions that were stored are read"].append(file.key)
+                return found
     except StoreError as error:
         if not is_refused(error):
             raise
-        what = f"no version is read: {error.why}"
-    if what:
-        reading.overwritten.setdefault(what, []).append(file.key)
-    return found
+        reading.overwritten[f"no version is read: {error.why}"].append(file.key)
+    return None
 
 
 def _opened(store: Store, file: BackupFile, part: tuple[int, int] | None) -> tuple[BinaryIO, Claim]:

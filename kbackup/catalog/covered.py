@@ -37,8 +37,7 @@ from kbackup.catalog.reading import facts
 from kbackup.connect.registry.framing import unframed
 from kbackup.errors import KbackupError, RefusedError, counted, form, some
 from kbackup.naming import View
-from kbackup.pipeline.views import ReadOptions
-from kbackup.records import UNKNOWN, Facts, Rotation, Span, TopicIdentity, TopicPartition, joined
+from kbackup.records import Facts, Rotation, Span, TopicIdentity, TopicPartition, joined
 from kbackup.stores import Heads, Store, side_by_side
 
 _NOTHING_DECIDED: Final = Coverage()
@@ -124,13 +123,11 @@ def _apart(dispute: Dispute) -> str:
 
 
 def covered(
-    store: Store,
+    reading: Reading,
     where: TopicPartition,
     sets: Sequence[FileSet],
     ledger: PartitionLedger,
-    options: ReadOptions,
     *,
-    identity: TopicIdentity = UNKNOWN,
     counts: Mapping[str, int] = {},
     heads: Heads | None = None,
 ) -> Covered:
@@ -141,17 +138,15 @@ def covered(
     ledger, and opens the few objects whose rows decide: at most one for each directory, as a rule.
 
     Args:
-        store: Where they are.
+        reading: How objects are read; to be compared, by their formats alone.
         where: The partition.
         sets: All of its sets, by start offset.
         ledger: What is known of it.
-        options: How objects are read; to be compared, by their formats alone.
-        identity: Which topic it is of, as far as that is known.
         counts: How many rows sets have that were read already, by `FileSet.id`.
-        heads: Asked what objects say of themselves; None for *store*.
+        heads: Asked what objects say of themselves; None for the store.
     """
-    reading = Reading(store, replace(options, topic=None, by_format=True), identity)
-    lone = left_over(sets, ledger, heads or store)
+    reading, heads = reading.by(topic=None, by_format=True), heads or reading.store
+    lone = left_over(sets, ledger, heads)
     sets = _without_removed([files for files in sets if files not in lone], ledger)
     values = [files for files in sets if not files.is_whole and files.main is not None]
     if not values or any(files.is_generic for files in values):
@@ -162,7 +157,7 @@ def covered(
 
     def holding(files: FileSet) -> Holding | None:
         found = _entered(files, ledger, rotations)
-        found = _asked(heads or store, files) if found is None else found
+        found = _asked(heads, files) if found is None else found
         if found is None:
             return None
         row = _row(files, ledger)
@@ -172,11 +167,11 @@ def covered(
     holdings = {one.key: one for one in side_by_side(holding, mains) if one is not None}
     alone = [files for files in sets if files.id not in holdings]  # refused as they are read
     said = ledger_says(ledger)
-    found = cover(holdings.values(), said, identity)
+    found = cover(holdings.values(), said, reading.identity)
     if found.alike:
         for group in found.alike:
             holdings |= _compared(reading, by_key, group)
-        found = cover(holdings.values(), said, identity)
+        found = cover(holdings.values(), said, reading.identity)
     reader = _Reader(reading.by(wants_siblings=False), by_key)
     asked: set[tuple[str, Span | None]] = set()
     while asks := [one for one in found.asks if (one.holding.key, one.beside) not in asked]:
@@ -184,7 +179,7 @@ def covered(
         for answer in side_by_side(partial(_answered, reader, known), asks):  # it may ask again
             holdings[answer.key] = answer
         asked.update((ask.holding.key, ask.beside) for ask in asks)
-        found = cover(holdings.values(), said, identity)
+        found = cover(holdings.values(), said, reading.identity)
     unread = tuple(
         Dispute((one.key,), one.span, "other objects begin near it, and its rows cannot be counted")
         for one in (ask.holding for ask in found.asks)

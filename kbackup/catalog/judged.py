@@ -266,12 +266,10 @@ class JudgedPartition:
         """Yield where objects hold the same offsets, but for those that *findings* call bad."""
         told = {one.key for one in findings if one.is_error or one.text == claims.VALUES_NOT_THERE}
         yield from covered(
-            store,
+            claims.Reading(store, options, self.identity),
             self.where,
             [files for files in self.sets if files.id not in told],
             self.ledger,
-            options,
-            identity=self.identity,
             counts={key: report.records for key, report in self.reports.items()},
             heads=self.heads,
         ).findings()

@@ -9,7 +9,7 @@ batch of its rows, and `WOVEN_BYTES`.  Open are only sets that overlap at the of
 """
 
 import logging
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -123,7 +123,7 @@ def steps(
         kept: Which batches come as they are stored, where one set alone has their offsets; None
             for none.
     """
-    reading = replace(reading, overwritten={})
+    reading = replace(reading, overwritten=defaultdict(list))
     try:
         for is_whole, run in groupby(sets, key=lambda files: files.is_whole):
             if is_whole:
@@ -212,9 +212,7 @@ def _merged(
     try:
         while streams or waiting:
             while waiting and (not streams or waiting[0].start_offset <= _limit(streams)):
-                following = waiting.popleft()
-                parts = kept_or_read(reading, following, kept)
-                streams.append(_Stream(reading, following, parts, offset))
+                streams.append(_Stream(reading, waiting.popleft(), offset, kept))
                 yield from _refill(streams)
             if len(streams) == 1 and (batches := streams[0].take_batches()) is not None:
                 yield StoredBatches(batches, streams[0].files)
@@ -262,15 +260,9 @@ def _limit(streams: "Sequence[_Stream]") -> int:
 class _Stream:
     """A set of full records that is being read; once it is filled it has rows until it ends."""
 
-    def __init__(
-        self,
-        reading: Reading,
-        files: FileSet,
-        parts: Iterator[pa.RecordBatch | Batches],
-        offset: int,
-    ) -> None:
+    def __init__(self, reading: Reading, files: FileSet, offset: int, kept: Kept | None) -> None:
         self.files, self._reading, self._count = files, reading, 0
-        self._sources = [parts]  # the last one is read first
+        self._sources = [kept_or_read(reading, files, kept)]  # the last one is read first
         self._offset = offset
         self._part: pa.RecordBatch | Batches | None = None
 

@@ -312,13 +312,12 @@ def peek(
     if place.offset is not None:
         window = window.narrowed("offset", ">=", place.offset)
     identity = UNKNOWN if place.key is not None else known.identity(place.topic)
+    reading = Reading(store, options, identity)
     for where, sets in _chosen(found, place, {*found.topics(), *known.names}):
-        opened = (
-            sets if place.key is not None else _read(store, where, sets, options, window, known)
-        )
+        opened = sets if place.key is not None else _read(reading, where, sets, window, known)
         has_untimed = has_untimed or any(not (e.is_whole or e.is_generic) for e in opened)
         first = place.offset or 0
-        for batch in records(Reading(store, options, identity), opened, offset=first):
+        for batch in records(reading, opened, offset=first):
             rows = window.rows(batch)
             if key is not None:
                 rows = rows.filter(pc.equal(rows["key"], key))
@@ -347,17 +346,14 @@ def peek(
 
 
 def _read(
-    store: Store,
+    reading: Reading,
     where: TopicPartition,
     sets: list[FileSet],
-    options: ReadOptions,
     window: Window,
     known: BackupState,
 ) -> list[FileSet]:
     """Return the sets that a restore reads, of those that may hold records of *window*."""
-    found = covered(
-        store, where, sets, known.ledger(where), options, identity=known.identity(where.topic)
-    )
+    found = covered(reading, where, sets, known.ledger(where))
     for refusal in found.refusals():
         raise refusal
     stated = found.stated()
@@ -366,7 +362,7 @@ def _read(
         said = None if files.main is None else known.facts(where, files.main)
         return stated.get(files.id) if said is None else said
 
-    return within(store, found.sets, window, facts)
+    return within(reading.store, found.sets, window, facts)
 
 
 def _chosen(

@@ -59,7 +59,7 @@ from kbackup.records import (
 )
 from kbackup.runs import known, wiring
 from kbackup.runs.inventory import Inventory, listed
-from kbackup.stores import Store, StoreSettings, open_store
+from kbackup.stores import StoreSettings, open_store
 
 CHUNK_BYTES: Final = 64 * 2**20
 """The approximate size of a chunk, if its objects allow it."""
@@ -155,17 +155,15 @@ _MOST_MS: Final = (2**63 - 1) // 1000
 _WORDS: Final = pa.array([TimestampType.word(number) for number in range(3)], pa.string())
 
 
-def table_rows(
-    store: Store, chunk: Chunk, options: ReadOptions, schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
+def table_rows(reading: Reading, chunk: Chunk, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a chunk in offset order, in the columns of *schema*, some of `COLUMNS`.
 
     If an object is bad, it raises `KbackupError`; what was yielded before is intact.
     """
     if chunk.is_apart:  # else records are compared, of which nothing may be left out
         wanted = frozenset({"offset", *schema.names})
-        options = replace(options, formats=replace(options.formats, columns=wanted))
-    for batch in records(Reading(store, options, chunk.identity), chunk.sets):
+        reading = reading.by(formats=replace(reading.options.formats, columns=wanted))
+    for batch in records(reading, chunk.sets):
         yield _shown(batch, chunk.where, schema)
 
 
@@ -439,8 +437,9 @@ class Reader(DataSourceReader):  # type: ignore[misc]
             yield from partition.value.rows(self._schema)
             return
         try:
-            store = open_store(self._found.store)
-            yield from table_rows(store, partition.value, self._found.options, self._schema)
+            found, chunk = self._found, partition.value
+            reading = Reading(open_store(found.store), found.options, chunk.identity)
+            yield from table_rows(reading, chunk, self._schema)
         except KbackupError as error:
             raise RuntimeError(FAILURE + json.dumps(to_json(error.issue())) + "\n") from error
 

@@ -170,10 +170,10 @@ class Inventory:
     def covered(self, where: TopicPartition) -> Covered:
         """Return the sets to restore, what is left out, and what cannot be decided."""
         if where not in self._covered:
+            options, identity = wiring.reading(self.settings), self.known.identity(where.topic)
             self._covered[where] = covered(
-                self.store, where, self.catalog.sets.get(where, []), self.known.ledger(where),
-                wiring.reading(self.settings), identity=self.known.identity(where.topic),
-                heads=self.heads,
+                Reading(self.store, options, identity), where, self.catalog.sets.get(where, []),
+                self.known.ledger(where), heads=self.heads,
             )  # fmt: skip
         return self._covered[where]
 
@@ -282,8 +282,7 @@ class Inventory:
     def records_below(self, files: FileSet, offset: int) -> int:
         """Read how many records of a set of full records are below *offset*."""
         count = 0
-        reading = Reading(self.store, wiring.reading(self.settings))
-        for step in merging.steps(reading, [files]):
+        for step in merging.steps(Reading(self.store, wiring.reading(self.settings)), [files]):
             if isinstance(step, StoredRows):
                 below = pc.sum(pc.less(step.batch["offset"], offset)).as_py() or 0
                 count += below
@@ -320,7 +319,7 @@ class Inventory:
         rows = self.known.ledger(where).objects
         there = (file for files in self.catalog.sets.get(where, ()) for file in files.files)
         sizes = {file.key: file.size for file in there if file.key in others}
-        alike = [rows[key] for key in sizes if key in rows and rows[key].bytes == sizes[key]]
+        alike = (row for key, row in rows.items() if key in sizes and row.bytes == sizes[key])
         found = dict[str, StoredObject]()
         with suppress(StoreError):  # then it is as the findings say
             found = earlier_of(self.store, alike)

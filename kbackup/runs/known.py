@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Container, Iterator, Mapping, 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from math import ceil
 from typing import Final
 
@@ -332,10 +331,8 @@ def list_as_stored(
     """List a backup, with versions that were stored in place of what was deleted or overwritten.
 
     The ledger says what was: where it misses nothing, and knows each size, no request is made.  An
-    object that has grown stays, and what was removed on purpose is gone.
-
-    Args:
-        looked: What was found before, which is not looked for again, and what is found now.
+    object that has grown stays, and what was removed on purpose is gone.  What *looked* has is not
+    looked for again, and what is found is added to it.
 
     Raises:
         StoreError: If the store does not answer; where it refuses, `Catalog.untold` says so.
@@ -351,8 +348,7 @@ def list_as_stored(
         return found
     topics = {*asked.topics(known.ledgers.keys())}
     wheres = [at for at in known.partitions() if at.topic in topics and asked.has(at.partition)]
-    by_place = {at: [*_lost(found, at, known.ledger(at), layout)] for at in wheres}
-    lost = [*chain.from_iterable(by_place.values())]
+    lost = {one: at for at in wheres for one in _lost(found, at, known.ledger(at), layout)}
     looked = {} if looked is None else looked
     new = [one for one in lost if one not in looked]
 
@@ -375,7 +371,7 @@ def list_as_stored(
     if instead:
         found = listed(instead)
         found.versions = {key: one.version for key, one in instead.items()}
-        for where in (at for at in found.sets if by_place.get(at)):
+        for where in {*lost.values()}.intersection(found.sets):
             told = partial(known.told, where)
             found.sets[where] = [files.known_by(told) for files in found.sets[where]]
     return found

@@ -64,7 +64,7 @@ from kbackup.runs.report import HeldUp, Summary
 from kbackup.spark import engine
 from kbackup.spark.channel import NotBegun
 from kbackup.spark.java import EngineSettings
-from kbackup.stores import RememberedHeads, Store, StoredObject, StoreSettings, is_refused
+from kbackup.stores import RememberedHeads, Store, StoreSettings, is_refused
 from kbackup.verify.task import EVERYTHING, Sample, VerifyUnit, units_of, verify_task
 
 Read = Callable[[Sequence[VerifyUnit]], Iterable[Checked | NotBegun]]
@@ -276,21 +276,20 @@ def _with_earlier(
     """Return findings that say of each object whether a version is there that was stored."""
     of_others = (one.key or "" for one in findings if one.is_of_other)
     rows = {key: ledger.objects[key] for key in of_others if key in ledger.objects}
-    untold, found = "", dict[str, StoredObject]()
+    found: Collection[str] = rows.keys()
+    begin, end = "", ", and restores read it"
     try:
-        found = earlier_of(store, rows.values())
+        found = earlier_of(store, rows.values()).keys()
     except StoreError as error:
         if not is_refused(error):
             raise
-        untold = f" is not known: {error}; {error.do}"
+        begin, end = "whether ", f" is not known: {error}; {error.do}"
 
     def told(finding: Finding) -> Finding:
-        if not finding.is_of_other or finding.key not in (rows if untold else found):
+        if not finding.is_of_other or finding.key not in found:
             return finding
-        is_missing = finding.code == "missing_object"
-        text = "what was stored is still there under "
-        text += "a delete marker" if is_missing else "another object"
-        text = f"whether {text}{untold}" if untold else f"{text}, and restores read it"
+        what = "a delete marker" if finding.code == "missing_object" else "another object"
+        text = f"{begin}what was stored is still there under {what}{end}"
         return replace(finding, text=f"{finding.error().why}; {text}")
 
     return [told(finding) for finding in findings]

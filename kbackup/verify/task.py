@@ -273,8 +273,7 @@ class _Check:
     def _read(self, watched: "_Watched", digest: RecordsDigest | None) -> None:
         """Read all rows; a sibling that is missing is not this task's to report."""
         files = self.unit.files
-        options = replace(self.reading, wants_siblings=False)
-        reading = Reading(cast(Store, watched), options)  # it asks no more of it
+        reading = Reading(cast(Store, watched), self.reading).by(wants_siblings=False)
         try:
             if files.main is None:
                 for file in files.files:

@@ -108,7 +108,8 @@ def covering(store: Store, layout: Layout = LAYOUT) -> Covered:
     """What a restore reads, where there is no ledger."""
     found = listing.list_backup(store, layout, OPTIONS, topics=[WHERE.topic])
     assert not found.foreign
-    return covered(store, WHERE, found.sets.get(WHERE, ()), NOTHING, ReadOptions())
+    reading = Reading(store, ReadOptions())
+    return covered(reading, WHERE, found.sets.get(WHERE, ()), NOTHING)
 
 
 def restored(store: Store, layout: Layout = LAYOUT) -> list[tuple[int, bytes | None]]:
