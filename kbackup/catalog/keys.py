@@ -333,7 +333,7 @@ class Encryption:
         """Return the keys; `NoKeyError` if the backup has none."""
         if self.ring is None:
             raise NoKeyError(
-                "the backup has no keys",
+                f"the backup under {self.layout.place} has no keys",
                 "it was never encrypted, or its keys are lost",
                 f"restore {folder(self.layout, 'keys')} from a copy, or leave encryption out",
             )

@@ -591,15 +591,19 @@ def _with_index(files: FileSet, indexes: Collection[str]) -> FileSet:
 def nothing_there(asked: Asked, there: Collection[str], place: str) -> IncompleteBackupError:
     """Return the error for a place without a backup: it must not look as if all were well.
 
-    If all that there are were to be left out, it raises `ConfigurationError`.  An empty *place* is
-    the whole bucket.
+    If all that there are were to be left out, it raises `ConfigurationError`.
     """
     asked.check_exclusion(there)
-    place = place or "the bucket"
+    if there:
+        return IncompleteBackupError(
+            f"nothing of what was asked for is in the backup under {place}",
+            f"its topics: {some(sorted(there), 10)}",
+            "check topics.regex and partitions",
+        )
     return IncompleteBackupError(
-        f"there is no backup under {place}, or nothing of what was asked for",
-        "the listing shows no object of such a topic and partition",
-        "check topics.dir, the bucket, topics.regex and partitions",
+        f"there is no backup under {place}",
+        "no object there is named as one of a topic",
+        "check the bucket or folder, and topics.dir; a new backup begins with kbackup sink",
     )
 
 
@@ -614,24 +618,27 @@ def chosen(asked: Asked, there: Collection[str], place: str) -> list[str]:
         raise nothing_there(asked, there, place)
     for topic in topics:
         if topic not in there:
-            raise not_in_backup(topic, there)
+            raise not_in_backup(topic, there, place)
     return topics
 
 
 def check_partitions(asked: Asked, there: Iterable[int], place: str) -> None:
     """Check that a partition that is asked for is *there*; `IncompleteBackupError` if none is."""
-    if asked.partitions is not None and not any(map(asked.has, there)):
-        raise nothing_there(asked, (), place)
+    numbers = set(there)
+    if asked.partitions is not None and not any(map(asked.has, numbers)):
+        raise IncompleteBackupError(
+            f"no partition that was asked for is in the backup under {place}",
+            f"the highest is {max(numbers)}" if numbers else "it has none of such a topic",
+            "check partitions",
+        )
 
 
-def not_in_backup(topic: str, there: Collection[str]) -> IncompleteBackupError:
+def not_in_backup(topic: str, there: Collection[str], place: str) -> IncompleteBackupError:
     """Return the error for a topic that was asked for and is not there."""
     near = get_close_matches(topic, there, 1)
     return IncompleteBackupError(
-        f"topic {topic} is not in the backup",
-        f"there are: {some(sorted(there), 10)}"
-        if there
-        else "there is nothing of it under topics.dir",
+        f"topic {topic} is not in the backup under {place}",
+        f"there are: {some(sorted(there), 10)}" if there else "there is nothing of it",
         f"did you mean {near[0]}?" if near else "list them with kbackup restore list",
         topic=topic,
     )

@@ -313,7 +313,7 @@ def peek(
         window = window.narrowed("offset", ">=", place.offset)
     identity = UNKNOWN if place.key is not None else known.identity(place.topic)
     reading = Reading(store, options, identity)
-    for where, sets in _chosen(found, place, {*found.topics(), *known.names}):
+    for where, sets in _chosen(found, place, {*found.topics(), *known.names}, layout.place):
         opened = sets if place.key is not None else _read(reading, where, sets, window, known)
         has_untimed = has_untimed or any(not (e.is_whole or e.is_generic) for e in opened)
         first = place.offset or 0
@@ -366,7 +366,7 @@ def _read(
 
 
 def _chosen(
-    found: Catalog, place: PeekTarget, there: Collection[str]
+    found: Catalog, place: PeekTarget, there: Collection[str], backup: str
 ) -> Iterator[tuple[TopicPartition, list[FileSet]]]:
     """Yield the file sets to read, by partition."""
     wheres = found.partitions(place.topic)
@@ -380,7 +380,7 @@ def _chosen(
             place.key, "no such object", "list them with kbackup restore list", key=place.key
         )
     if not wheres:
-        raise not_in_backup(place.topic, there)
+        raise not_in_backup(place.topic, there, backup)
     for where in wheres:
         if place.partition in (None, where.partition):
             yield where, found.sets[where]

@@ -293,9 +293,9 @@ def topics(
         yield Warned(damage.code, damage.text, place={"key": damage.what})
     everywhere = {*found.sets, *known.partitions()}
     there = {*found.topics(), *known.names}
-    chosen = listing.chosen(asked, there, layout.topics_dir)
+    chosen = listing.chosen(asked, there, layout.place)
     numbers = (where.partition for where in everywhere if where.topic in chosen)
-    listing.check_partitions(asked, numbers, layout.topics_dir)
+    listing.check_partitions(asked, numbers, layout.place)
     for where in sorted(everywhere):
         if where.topic not in chosen or not asked.has(where.partition):
             continue
@@ -409,7 +409,7 @@ def thaw(
             "this store thaws no objects", do="only S3 does; use the cloud's own tools"
         )
     found = listing.list_backup(store, layout, options, topics=asked.names, only_format=only_format)
-    chosen = listing.chosen(asked, found.topics(), layout.topics_dir)
+    chosen = listing.chosen(asked, found.topics(), layout.place)
 
     def files_of(topic: str) -> list[Listed]:
         return [

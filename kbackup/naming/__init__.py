@@ -162,6 +162,7 @@ class Layout:
         file_delim: Between topic, partition and offset in an object's name.
         offset_width: Least digits of the start offset.
         tombstones: Directory of the files that hold the keys of tombstones, which have no values.
+        url: The store of the backup, as people are told; empty where nobody is.
         has_folders: Whether each topic has a folder of its own.
         is_dated: Whether directories are the times of the upload: a `DatedLayout`.
         is_generic: Whether expressions say which topic an object belongs to.
@@ -176,6 +177,7 @@ class Layout:
     file_delim: str = "+"
     offset_width: int = OFFSET_WIDTH
     tombstones: str = "tombstone"
+    url: str = field(default="", kw_only=True, compare=False)
     _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -184,6 +186,11 @@ class Layout:
         )
         # record text, newlines too, can be in a field partition
         object.__setattr__(self, "_pattern", re.compile(text, re.ASCII | re.DOTALL))
+
+    @property
+    def place(self) -> str:
+        """Where the backup is, as people are told."""
+        return place_of(self.url, self.topics_dir) or "the bucket"
 
     def _name_pattern(self) -> str:
         """Return an expression for what stands between the prefix and the extension."""

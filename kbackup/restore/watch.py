@@ -22,6 +22,7 @@ from kbackup.restore.checks import APPEND_TIME
 from kbackup.restore.plan import PlannedTopic
 from kbackup.restore.progress import skipped
 from kbackup.restore.resume import LEFT_OUT
+from kbackup.runs import wiring
 from kbackup.runs.following import Subject, aside_told, place_of
 from kbackup.runs.known import BackupState
 from kbackup.runs.report import Summary
@@ -234,7 +235,7 @@ class BucketWatch:
         missing = [name for name in wanted if name not in there]
         if missing or not wanted:
             what = ", ".join(missing) or f"a topic that matches {settings.topics_regex or '.*'}"
-            place = f"{settings.url}/{settings.topics_dir}"
+            place = wiring.layout(settings).place
             self._remarks.odd((BUCKET, NO_TOPIC), [(NO_TOPIC, f"waiting for {what} in {place}")])
         else:
             self._remarks.odd((BUCKET, NO_TOPIC), [])

@@ -387,8 +387,7 @@ class RunContext:
 
     def _await_keys(self) -> None:
         """Wait for the first backup, until asked to stop."""
-        place = f"{self.settings.url}/{self.settings.topics_dir}"
-        text = f"waiting for the first backup in {place}, which makes its keys"
+        text = f"waiting for the first backup in {self.layout.place}, which makes its keys"
         self.tell(Warned(NO_TOPIC, text, run=self.run))
         every_s, stop = self.settings.s3_poll_interval_ms / 1000, self.stop.event
         for _ in turns(stop.is_set, stop.wait, self.environment.clock, every_s):

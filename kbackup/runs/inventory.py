@@ -111,7 +111,7 @@ class Inventory:
             IncompleteBackupError: If one of them is not in the backup.
         """
         there = {*self.catalog.topics(), *self._there}
-        place = f"{self.settings.url}/{self.settings.topics_dir}"
+        place = wiring.layout(self.settings).place
         return listing.chosen(self.settings.asked, there, place)
 
     def left_out(self) -> LeftOut:

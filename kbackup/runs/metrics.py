@@ -28,7 +28,7 @@ from kbackup.catalog.ledger.rows import TopicLedger, is_main
 from kbackup.clock import Clock
 from kbackup.errors import ConfigurationError, CorruptObjectError, KbackupError, StoreError
 from kbackup.events import Ended, PartitionRow, to_json
-from kbackup.naming import Layout, place_of
+from kbackup.naming import Layout
 from kbackup.naming.renaming import Asked
 from kbackup.runs import history, known
 from kbackup.runs.context import Periodic, RunCommand, RunContext
@@ -338,7 +338,6 @@ METRICS: Final = (
 class Watched:
     """What metrics are about: all runs of one command, or of one *restore*."""
 
-    url: str
     store: Store
     layout: Layout
     clock: Clock
@@ -351,7 +350,7 @@ class Watched:
         """The texts of `LABELS`."""
         asked = ",".join(sorted(self.asked.names)) or self.asked.pattern or ""
         return {
-            "backup": place_of(self.url, self.layout.topics_dir),
+            "backup": self.layout.place,
             "command": self.of.command,
             "topics": asked,
         }
@@ -588,7 +587,7 @@ class RunMetrics:
             store = open_store(frame.environment.store)
             self._exporter = Exporter(
                 Watched(
-                    settings.url, store, frame.layout, frame.environment.clock, settings.asked, of,
+                    store, frame.layout, frame.environment.clock, settings.asked, of,
                     this if of is RESTORE and frame.group else None,
                 ),
                 self._own,

@@ -377,7 +377,7 @@ def _judge(
     success, now, max_age_s = times
     trouble = "" if newest is None else newest.trouble
     if success is None:
-        text = f"{of.unknown} {f'{layout.topics_dir}/' if layout.topics_dir else 'this bucket'}"
+        text = f"{of.unknown} {layout.place}"
         text += "" if restore is None else f" with group {restore.groups[0]}"
         if newest is None:
             why, do = "no such run has left a record there", of.begin

@@ -154,13 +154,14 @@ def layout(settings: Settings) -> Layout:
         settings.tombstone_encoded_partition,
     )
     if settings.mode == GENERIC:
-        return GenericLayout(folder, *rest, expressions=settings.topic_regex_list)
+        return GenericLayout(folder, *rest, expressions=settings.topic_regex_list, url=settings.url)
     name = settings.format_class
     if name is None or formats.by_name(name).traits.directory != UPLOAD_DATE:
-        return Layout(folder, *rest)
+        return Layout(folder, *rest, url=settings.url)
+    folder = folder.removesuffix(delimiter)
     if template:
-        return TemplateLayout(folder.removesuffix(delimiter), *rest, template=template)
-    return DatedLayout(folder.removesuffix(delimiter), *rest)
+        return TemplateLayout(folder, *rest, template=template, url=settings.url)
+    return DatedLayout(folder, *rest, url=settings.url)
 
 
 def engine_settings(settings: Settings, jvm: Jvm | None) -> EngineSettings:

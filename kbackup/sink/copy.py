@@ -314,7 +314,7 @@ class CopyRun:
         theirs = {name: TopicLedger.of(entries(table)) for name, table in there.items()}
         numbers = {where.partition for where in found.sets if where.topic in names}
         numbers.update(at for name in names if name in ours for at in ours[name].partitions)
-        listing.check_partitions(self._asked, numbers, layout.topics_dir)
+        listing.check_partitions(self._asked, numbers, layout.place)
         present = {
             one.key: one.size
             for prefix in layout.prefixes(names) or [layout.prefix()]
@@ -340,7 +340,7 @@ class CopyRun:
         asked, there = self._asked, {*found.topics(), *known}
         if there and not (asked.names or asked.pattern or asked.excluded):
             return sorted(there)  # internal ones too: a backup has them if they were asked for
-        return listing.chosen(asked, there, self._layout.topics_dir)
+        return listing.chosen(asked, there, self._layout.place)
 
     def _read_ledgers(
         self, store: Store, topics: set[str], *, tells: bool = False

@@ -233,7 +233,7 @@ class ExpireRun:
             self._store, self._layout, wiring.format_options(settings), topics=settings.topics
         )
         there = {*listed.topics(), *said.names}
-        place = f"{settings.url}/{settings.topics_dir}"
+        place = self._layout.place
         chosen = listing.chosen(settings.asked, there, place)
         every = [one for one in {*listed.sets, *said.partitions()} if one.topic in chosen]
         listing.check_partitions(settings.asked, (one.partition for one in every), place)

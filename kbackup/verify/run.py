@@ -187,10 +187,10 @@ def _is_anything_left_out(backup: _Backup) -> Iterator[Warned]:
 def _is_every_topic_there(backup: _Backup) -> Iterable[Warned]:
     if backup.absent:
         there = {*backup.found.topics(), *backup.notes.known.names}
-        raise not_in_backup(min(backup.absent), there)
+        raise not_in_backup(min(backup.absent), there, backup.layout.place)
     if not backup.partitions:
         there = {*backup.found.topics(), *backup.notes.known.names}
-        backup.summary.fail(nothing_there(backup.asked, there, backup.layout.topics_dir))
+        backup.summary.fail(nothing_there(backup.asked, there, backup.layout.place))
     return ()
 
 
@@ -468,7 +468,7 @@ class Mending:
         there = {*found.topics(), *said.names}
         topics = [name for name in self.asked.topics(there) if name in there]
         if not topics:
-            raise nothing_there(self.asked, there, self.layout.topics_dir)
+            raise nothing_there(self.asked, there, self.layout.place)
         if only_new:
             topics = [name for name in topics if not said.has_ledger(name)]
         for topic in topics:

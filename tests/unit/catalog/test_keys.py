@@ -357,10 +357,10 @@ def test_keys_that_are_lost_are_missed(store: Store, tmp_path: Path) -> None:
     for entry in [*store.list("_kbackup/keys/")]:
         store.delete(entry.key)
 
-    with pytest.raises(NoKeyError, match="the backup has no keys"):
+    with pytest.raises(NoKeyError, match="the backup under topics has no keys"):
         readers(one).wrap(store).open(KEY)
     mixed = replace(sinks(tmp_path, one).options, takes_plain=True)
-    with pytest.raises(NoKeyError, match="the backup has no keys"):
+    with pytest.raises(NoKeyError, match="the backup under topics has no keys"):
         run(Encryption(mixed, LAYOUT, CLOCK), store)
 
 

@@ -202,5 +202,52 @@ def test_a_partition_that_is_not_there_does_not_deny_the_backup(tmp_path: Path) 
     result = CliRunner().invoke(root, words)
 
     assert 7 == result.exit_code
-    assert "or nothing of what was asked for" in result.output
+    assert "nothing of what was asked for is in the backup under" in result.output
+    assert "its topics: orders" in result.output
     assert "topics.regex and partitions" in result.output
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "says"),
+    [
+        ("restore list", 7, "there is no backup under {}"),
+        ("restore list orders", 7, "topic orders is not in the backup under {}"),
+        ("restore cat orders", 7, "topic orders is not in the backup under {}"),
+        ("restore verify", 7, "there is no backup under {}"),
+        ("restore verify -t orders", 7, "topic orders is not in the backup under {}"),
+        ("restore query SHOW", 7, "there is no backup under {}"),
+        ("restore status", 7, "no good run of kbackup restore is known for {}"),
+        ("sink status", 7, "no good run of kbackup sink is known for {}"),
+        ("sink reindex", 7, "there is no backup under {}"),
+        ("sink copy --to {copy}", 7, "there is no backup under {}"),
+        ("sink expire --older-than 1d --dry-run", 7, "there is no backup under {}"),
+        ("keys list", 2, "the backup under {} has no keys"),
+    ],
+)
+def test_where_nothing_was_found_is_named(
+    command: str, code: int, says: str, tmp_path: Path
+) -> None:
+    """Who has two buckets sees which of them is empty, or mistyped."""
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "empty").mkdir()
+    url = f"file://{tmp_path}/empty"
+    words = [word.format(copy=f"file://{tmp_path}/copy") for word in command.split()]
+
+    result = CliRunner().invoke(root, [*words, "--store-url", url], prog_name="kbackup")
+
+    assert code == result.exit_code
+    assert says.format(f"{url}/topics") in " ".join(result.output.split())
+
+
+def test_partitions_that_are_not_there_are_named_with_the_highest(tmp_path: Path) -> None:
+    """Of a list too, and what is there is told."""
+    Backup.in_folder(tmp_path).put("orders", 3, range(5))
+    words = ["restore", "list", "--store-url", f"file://{tmp_path}", "--partitions", "7"]
+
+    result = CliRunner().invoke(root, words)
+
+    assert 7 == result.exit_code
+    assert f"no partition that was asked for is in the backup under file://{tmp_path}/topics" in (
+        " ".join(result.output.split())
+    )
+    assert "the highest is 3" in result.output

@@ -311,5 +311,5 @@ def test_partitions_that_are_not_there_are_an_error() -> None:
     backup = Backup()
     backup.put("orders", 0, [0])
 
-    with pytest.raises(IncompleteBackupError, match="nothing of what was asked for"):
+    with pytest.raises(IncompleteBackupError, match="no partition that was asked for"):
         rows(backup, asked=Asked(["orders"], partitions={9}))

@@ -275,7 +275,7 @@ def test_objects_whose_keys_are_gone_are_not_waited_at(standby: Standby, tmp_pat
     standby.sink("orders", 0, range(3))
     there = replace(standby.backup.settings, wrapper=readers(key))
 
-    with pytest.raises(NoKeyError, match="the backup has no keys"):
+    with pytest.raises(NoKeyError, match="the backup under topics has no keys"):
         standby.follow(lambda look: look < 2, store=there)
 
 

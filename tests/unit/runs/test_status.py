@@ -92,7 +92,7 @@ def test_where_nothing_has_run_there_are_no_errors_to_see(
 
     (error,) = look(store)["errors"]
 
-    assert ("no good run of kbackup sink is known for topics/", do) == (error["what"], error["do"])
+    assert ("no good run of kbackup sink is known for topics", do) == (error["what"], error["do"])
 
 
 def test_a_date_in_the_future_does_not_silence_the_check(store: MemoryStore) -> None:
@@ -404,7 +404,7 @@ def test_a_restore_that_has_never_run_says_which_have(store: MemoryStore) -> Non
 
     (error,) = look(store, HOUR, of=RESTORE, restore=CONFIGURED)["errors"]
 
-    assert "no good run of kbackup restore is known for topics/ with group standby" == error["what"]
+    assert "no good run of kbackup restore is known for topics with group standby" == error["what"]
     assert "restores there are of other, standby for a" == error["why"]
     assert "--of-group" in error["do"]
 
