@@ -4,13 +4,13 @@ import base64
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from kbackup import files
-from kbackup.errors import ConfigurationError, NoKeyError, StoreError
+from kbackup.errors import ConfigurationError, KbackupError, NoKeyError, RefusedError, StoreError
 from kbackup.stores.encrypted import KEY_BYTES
 
 PASSPHRASE: Final = "passphrase:"  # noqa: S105  (a prefix)
@@ -113,12 +113,11 @@ class PrivateKey(PublicKey):
         from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415
 
         do = f"give a recipient's; openssl pkey -in {path} -out OTHER takes a passphrase away"
+        pem = _read(path, "this key")
         try:
-            found = forms.load_pem_private_key(files.read_private(path, "this key"), password=None)
-        except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
-            why = (
-                getattr(error, "strerror", None) or "it is no PEM file of a key without passphrase"
-            )
+            found = forms.load_pem_private_key(pem, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            why = "it is no PEM file of a key without passphrase"
             raise ConfigurationError(f"{path} holds no key to be used", why, do) from None
         if not isinstance(found, x25519.X25519PrivateKey):
             raise ConfigurationError(f"{path} holds no key to be used", "it is not X25519", do)
@@ -300,8 +299,24 @@ class KeyOptions:
             return None
         words = _read(Path(self.passphrase_file), "this passphrase").rstrip(b"\r\n")
         if not words:
-            raise ConfigurationError(f"{self.passphrase_file} holds no passphrase", "it is empty")
+            do = "write it there, on one line"
+            what = f"{self.passphrase_file} holds no passphrase"
+            raise ConfigurationError(what, "it is empty", do)
         return words
+
+    def unusable(self) -> Iterator[KbackupError]:
+        """Yield what is wrong with each of them; the backup's own key may have yet to be made."""
+        asked: tuple[Callable[[], object], ...] = (
+            lambda: [*self.others()],
+            self.private_key,
+            self.passphrase,
+            lambda: None if self.own_file is None else read_own(Path(self.own_file)),
+        )
+        for ask in asked:
+            try:
+                ask()
+            except (ConfigurationError, RefusedError) as error:
+                yield error
 
 
 def by_name(name: str) -> Recipient:
@@ -339,7 +354,8 @@ def _read(path: Path, what: str) -> bytes:
 
 
 def _unreadable(path: Path, error: OSError) -> ConfigurationError:
-    return ConfigurationError(f"{path} cannot be read", error.strerror or str(error))
+    do = "name a file that the user who runs kbackup can read"
+    return ConfigurationError(f"{path} cannot be read", error.strerror or str(error), do)
 
 
 def _pem_bodies(path: Path) -> list[str]:
@@ -385,7 +401,8 @@ def read_own(path: Path) -> bytes | None:
     except ValueError:
         own = b""
     if len(own) != KEY_BYTES:
-        raise ConfigurationError(f"{path} holds no backup's own key", "it is not 64 hex digits")
+        do = "put the file there that the backup's first run has made"
+        raise ConfigurationError(f"{path} holds no backup's own key", "it is not 64 hex digits", do)
     return own
 
 

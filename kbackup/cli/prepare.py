@@ -67,7 +67,7 @@ def config_command() -> None:
 def check_command(**parameters: Any) -> None:
     """Read a configuration and report what is wrong with it.
 
-    Reads files, variables and the secrets that they name; connects to nothing else.  Exits 0 with
+    Reads files, variables, secrets and keys that they name; connects to nothing else.  Exits 0 with
     or without warnings, 2 with errors.
     """
 
@@ -128,7 +128,6 @@ def _unusable_here(settings: config.Settings, found: "Sequence[Check]") -> "list
         "format.class": lambda: wiring.check_batches(settings),
         "Kafka": lambda: wiring.check_client(settings),
         "topics.dir": lambda: wiring.layout(settings),
-        "encryption": lambda: wiring.check_encryption(settings),
     }
     wrong = [check for check in found if check.level == "fail"]
     if settings.schema_registry_url or any(f".{check.name}".endswith(_REGISTRY) for check in wrong):
@@ -141,7 +140,11 @@ def _unusable_here(settings: config.Settings, found: "Sequence[Check]") -> "list
         except ConfigurationError as error:
             if said.isdisjoint((name, error.do)):  # converters say themselves what they need
                 more.append(failed("configuration", name, error))
-    return more
+    try:
+        keys = [*wiring.check_encryption(settings)]
+    except ConfigurationError as error:
+        keys = [error]
+    return more + [failed("configuration", "encryption", error) for error in keys]
 
 
 _REGISTRY: Final = ".schema.registry.url"

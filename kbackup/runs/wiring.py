@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from kbackup.config.layout import RECORD_FORMAT
 from kbackup.config.running import GENERIC
 from kbackup.config.settings import BY_NAME, chosen
 from kbackup.connect.registry import URL, RegistrySettings, settings_of
-from kbackup.errors import ConfigurationError
+from kbackup.errors import ConfigurationError, KbackupError
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings, Way
 from kbackup.naming import RECORDS_FOLDER, UPLOAD_DATE, DatedLayout, Layout, TemplateLayout, View
@@ -96,12 +96,15 @@ def _any_cluster(settings: Settings) -> KafkaSettings:
     return KafkaSettings("", *own)
 
 
-def check_encryption(settings: Settings) -> None:
-    """Check that objects can be encrypted, where they are to be, and for whom."""
+def check_encryption(settings: Settings) -> Iterator[KbackupError]:
+    """Yield what is wrong with the keys to encrypt and decrypt with, where there are to be any.
+
+    `ConfigurationError`: what encrypts is not installed.
+    """
     options = _key_options(settings)
     if options.is_given:
         check_installed()
-        list(options.public_keys())
+        yield from options.unusable()
 
 
 def store_settings(settings: Settings) -> StoreSettings:

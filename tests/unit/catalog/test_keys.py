@@ -224,7 +224,7 @@ def test_of_two_first_runs_one_gives_the_backup_its_key(store: Store, tmp_path: 
         pytest.param({"recipients": (SECP224K1,)}, "is no recipient", id="an unknown curve"),
         pytest.param({"recipients": (LOW_ORDER,)}, "is no recipient", id="a point of low order"),
         pytest.param({"kms_key": "arn:aws:kms"}, "is no key of KMS", id="no ARN"),
-        pytest.param({"identity_file": "/nowhere"}, "holds no key", id="no private key"),
+        pytest.param({"identity_file": "/nowhere"}, "cannot be read", id="no private key"),
         pytest.param({"passphrase_file": "/nowhere"}, "cannot be read", id="no passphrase"),
         pytest.param({"recipients_file": "/nowhere"}, "cannot be read", id="no file"),
     ],

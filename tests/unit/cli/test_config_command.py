@@ -364,6 +364,53 @@ def test_who_is_no_recipient_is_found(sink: Path, given: str) -> None:
     assert (2, ["encryption"]) == (checked.code, failed)
 
 
+@pytest.mark.parametrize("kind", ["identity", "phrase", "key"])
+@pytest.mark.parametrize(
+    ("content", "mode", "says"),
+    [
+        (None, 0, "cannot be read: No such file or directory"),
+        (b"", 0o600, "holds no"),
+        (b"\xffhunter2", 0o644, "has mode 0644"),
+        (b"hunter2", 0o600, "holds no"),
+    ],
+)
+def test_keys_that_cannot_be_used_are_found(
+    sink: Path, kind: str, content: bytes | None, mode: int, says: str
+) -> None:
+    """The night of a restore is too late for it; nothing of a file's content is told."""
+    path = sink.with_name("secret")
+    if content is not None:
+        path.write_bytes(content)
+        path.chmod(mode)
+    sink.write_text(f"{SINK}encryption.{kind}.file={path}\n")
+
+    checked = invoke("config", "check", "--config", str(sink), "--json")
+
+    failed = [row for row in checked.of("check") if row["level"] == "fail"]
+    is_good = (kind, content) in [("phrase", b"hunter2"), ("key", None)]  # a run makes the latter
+    assert is_good == (checked.code == 0) == (failed == [])
+    if not is_good:
+        assert (2, ["encryption"]) == (checked.code, [row["name"] for row in failed])
+        assert f"{path} {says}" in failed[0]["text"]
+        assert failed[0]["do"]
+    assert "hunter2" not in f"{checked.stdout}{checked.stderr}"
+
+
+def test_all_keys_that_cannot_be_used_are_found_at_once(sink: Path) -> None:
+    """Each by its file."""
+    sink.write_text(
+        f"{SINK}encryption.recipients=x\nencryption.identity.file=/not/one\n"
+        "encryption.phrase.file=/not/two\n"
+    )
+
+    checked = invoke("config", "check", "--config", str(sink), "--json")
+
+    texts = [row["text"] for row in checked.of("check") if row["level"] == "fail"]
+    assert 2 == checked.code
+    for text, named in zip(texts, ("'x' is no", "/not/one can", "/not/two can"), strict=True):
+        assert text.startswith(named)
+
+
 def test_all_that_is_wrong_is_said_at_once(sink: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is missing, misspelt, without a value and not installed: nobody corrects it in turns."""
     url = "value.converter.schema.registry.url"
