@@ -265,6 +265,8 @@ class ConfigValidator:
                 bad.add(name)
             elif self._is_used(name, value):
                 self.used.append(name)
+            elif name in BY_NAME and value.origin.kind == "env":
+                self.without_effect.append(name)  # exported for the commands that have the option
             elif known.is_known(name) and not known.is_slip_in_family(name, self.given):
                 self.without_effect.append(name)
             else:
@@ -312,7 +314,8 @@ class ConfigValidator:
                 return False
             if name == _FOLLOW and self.command in _ONCE and value.origin.kind == "file":
                 return False
-            return bool(found.commands & self.sides) or not found.is_property
+            is_typed = not found.is_property and value.origin.kind == "option"
+            return bool(found.commands & self.sides) or is_typed
         if transforms.is_transform(name):
             return "sink" in self.sides or ("restore" in self.sides and self.connector != "sink")
         # where a restore stands is asked from any host, which need not reach its cluster

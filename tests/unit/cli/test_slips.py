@@ -136,3 +136,23 @@ def test_a_variable_that_was_left_is_named_where_no_plan_shows_it(
     told = f"warning: from the environment: {variable}\n"
     assert (code, code) == (found.code, typed.code)
     assert (True, False) == (told in found.stderr, told in typed.stderr)
+
+
+@pytest.mark.parametrize(
+    ("line", "variable", "value"),
+    [
+        ("restore cat orders:0", "KBACKUP_TO_OFFSET", "1"),
+        ("restore cat orders:0", "KBACKUP_AS_OF", "2001-01-01"),
+        ("restore verify", "KBACKUP_TO_OFFSET", "oops"),
+        ("sink reindex", "KBACKUP_TO_TIME", "oops"),
+    ],
+)
+def test_a_variable_of_an_option_of_other_commands_changes_nothing(
+    folder: Path, line: str, variable: str, value: str
+) -> None:
+    """It is exported for these: no command does what none of its options can ask it to do."""
+    words = (*line.split(), "--store-url", f"file://{folder}")
+
+    plain, found = invoke(*words), invoke(*words, **{variable: value})
+
+    assert (0, plain.stdout, plain.stderr) == (found.code, found.stdout, found.stderr)
