@@ -887,7 +887,13 @@ def expired(summary: Ended) -> str:
     if told := [part for part, number in done.items() if number]:
         return ", ".join(told)
     planned = sum(facts.get(f"planned_{name}", 0) for name in ("marks", "deletes", "undone"))
-    return "nothing was done" if planned else "nothing to remove"
+    if planned:
+        return "nothing was done"
+    if not facts.get("is_undo"):
+        return "nothing to remove"
+    is_marked = facts.get("planned_waits")
+    why = "all that is marked is gone" if is_marked else "nothing is marked as removed"
+    return f"nothing to undo: {why}"
 
 
 def checks_count(checks: Sequence[Check]) -> str:

@@ -212,6 +212,9 @@ class ExpireRun:
             self._begun_ms = self._now_ms()
             found = self._plan(self._begun_ms)
             yield from self._told(found)
+            if self._asked.is_undo:
+                gone = sum(len(one.waits.rows) - len(one.undone) for one in found)
+                self._summary.skip("objects_gone", gone)
             if not any(one.is_work for one in found):
                 return
             self._confirm()
@@ -365,7 +368,7 @@ class ExpireRun:
         yield from self._summary.finish().warnings
         rows = [one.shown(_ms(self._asked.grace)) for one in found]
         yield from rows
-        self._summary.facts |= {
+        self._summary.facts |= {"is_undo": self._asked.is_undo} | {
             f"planned_{name}": sum(getattr(row, name) for row in rows) for name in _PLANNED
         }
 
@@ -401,9 +404,6 @@ class ExpireRun:
             ledger.fold()
         facts["marked"] = facts.get("marked", 0) + len(marks)
         facts["undone"] = facts.get("undone", 0) + sum(len(one.undone) for one in found)
-        if self._asked.is_undo:
-            gone = sum(len(one.waits.rows) - len(one.undone) for one in found)
-            self._summary.skip("objects_gone", gone)
 
     def _delete(self, found: Marked) -> list[Entry]:
         """Delete the sets of a partition, the oldest first; return the rows of what is gone."""

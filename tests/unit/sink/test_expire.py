@@ -207,6 +207,27 @@ def test_what_is_gone_cannot_be_taken_back() -> None:
     assert (stored[1:], (0, [])) == (read(backup), judged(backup))
 
 
+@pytest.mark.parametrize(
+    ("is_marked", "code", "says"),
+    [
+        (False, 0, "nothing to undo: nothing is marked as removed"),
+        (True, 3, "nothing to undo: all that is marked is gone"),
+    ],
+)
+def test_where_no_mark_can_be_taken_back_it_is_said(is_marked: bool, code: int, says: str) -> None:
+    """That there is nothing to remove would say nothing of what was asked for."""
+    backup, stored = backup_with_ledger(*CUTS)
+    if is_marked:
+        Expired(backup, OLD)
+        for key in stored[:2]:
+            backup.store.delete(key)
+
+    undone = Expired(backup, ExpireAsked(is_undo=True))
+
+    assert (code, says) == (undone.code, expired(undone.summary))
+    assert ({"objects_gone": 2} if is_marked else {}) == undone.summary.skipped
+
+
 class DiesError(Exception):
     """A process dies."""
 
