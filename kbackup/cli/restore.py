@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from kbackup.kafka import KafkaSettings
     from kbackup.records import TopicPartition
     from kbackup.runs.report import Summary
+    from kbackup.spark.java import EngineSettings
 
 _TEMPLATE: Final = "%t[%p]@%o %Z %k %h %s\\n"
 """How records are printed where nothing else is asked for."""
@@ -388,10 +389,16 @@ def _query(session: Session, sql: str, form: str, output_file: Path | None) -> "
     from kbackup.spark import engine  # noqa: PLC0415
 
     summary, settings = summary_of("restore query"), session.settings
-    given = wiring.engine_settings(settings, find_jvm())
     with ExitStack() as stack:
+
+        @cache
+        def begun() -> "tuple[EngineSettings, Callable[[], Any]]":
+            given = wiring.engine_settings(settings, find_jvm())
+            return given, stack.enter_context(engine.session(given))
+
         asked = _COUNT.fullmatch(sql)
-        begun = None if asked else stack.enter_context(engine.session(given))
+        if not asked:
+            begun()  # it starts while the backup is listed
         # slow too
         from kbackup.inspect import query  # noqa: PLC0415
         from kbackup.inspect.source import Found  # noqa: PLC0415
@@ -408,8 +415,7 @@ def _query(session: Session, sql: str, form: str, output_file: Path | None) -> "
             name = asked["name"] or "count(1)"
             answer = query.number_of_rows(asked["quoted"] or asked["plain"], found, name)
         if answer is None:
-            begun = begun or stack.enter_context(engine.session(given))
-            answer = query.ask(sql, found, given, begun)
+            answer = query.ask(sql, found, *begun())
     if answer.counted:
         from kbackup.cli.progress import RUN_LOG  # noqa: PLC0415
 

@@ -43,12 +43,12 @@ class SparkStartedError(Exception):
 
 @pytest.fixture
 def sparkless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark is not to be started."""
+    """Spark is not to be started, nor Java to be looked for."""
 
-    def started(_: object) -> None:
+    def started(*_: object) -> None:
         raise SparkStartedError
 
-    monkeypatch.setattr("kbackup.cli.restore.find_jvm", lambda: Jvm("nowhere"))
+    monkeypatch.setattr("kbackup.cli.restore.find_jvm", started)
     monkeypatch.setattr(engine, "session", started)
 
 
