@@ -25,7 +25,7 @@ from itertools import islice
 from math import ceil
 from statistics import median
 from types import MappingProxyType, NoneType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import orjson
 
@@ -339,7 +339,12 @@ def write_run(store: Store, layout: Layout, summary: Ended) -> None:
 
 
 def runs(
-    store: Store, layout: Layout, command: str | None = None, *, now: datetime | None = None
+    store: Store,
+    layout: Layout,
+    command: str | None = None,
+    *,
+    now: datetime | None = None,
+    recent: "RecentRuns | None" = None,
 ) -> Iterator[RunRecord]:
     """Yield the records of past runs into this ``topics.dir``, the newest start first.
 
@@ -353,8 +358,9 @@ def runs(
         command: Only runs of this one, such as ``sink``; None for all.
         now: Aware.  Runs that claim to have started later than tomorrow come after those of the
             last months.  None: all runs, by one listing.
+        recent: What was listed already, in place of the last days and months.
     """
-    for keys in _windows(store, layout, command or "", now):
+    for keys in _windows(store, layout, command or "", now, recent):
         for record in _read_all(store, keys):
             if record is None or record.topics_dir != layout.topics_dir:
                 continue
@@ -376,40 +382,74 @@ class LastRun:
     success: datetime | None
 
 
-def last_run(
-    store: Store, layout: Layout, command: str, asked: Asked, now: datetime
-) -> LastRun | None:
-    """Return how the newest run of a command went, of the last `_LAST_DAYS` days; one listing.
-
-    Args:
-        asked: For what the run was asked at least; one that was asked for nothing had it all.
-        now: Aware.
-    """
-    newest = None
-    for record in _last_records(store, layout, command, asked, now):
-        newest = newest or record
-        if record.success is not None:
-            return LastRun(newest, record.success)
-    return None if newest is None else LastRun(newest, None)
-
-
 _LAST_DAYS: Final = 100
 _LAST_READ: Final = 50
 
 
-def _last_records(
-    store: Store, layout: Layout, command: str, asked: Asked, now: datetime
-) -> Iterator[RunRecord]:
-    prefix, first = layout.runs_prefix(), now.astimezone(UTC) - timedelta(days=_LAST_DAYS)
-    listed = store.list(prefix, after=f"{prefix}{first:%Y-%m-%d}")
-    keys = sorted((one.key for one in listed if _is_of(one, layout, command)), reverse=True)
-    for record in _read_all(store, keys[:_LAST_READ]):
-        if record is None or (record.topics_dir, record.command) != (layout.topics_dir, command):
-            continue
-        had_all = not record.names or {*asked.words} <= {*record.names}
-        is_late = record.started is not None and record.started > now + CLOCKS
-        if not is_late and had_all and record.vouches_for(asked.partitions):
-            yield record
+@dataclass(frozen=True, slots=True)
+class RecentRuns:
+    """The run records of the last `_LAST_DAYS` days, found by one listing.
+
+    Attributes:
+        now: Aware.
+        keys: Of all commands, sorted.
+    """
+
+    store: Store
+    layout: Layout
+    now: datetime
+    keys: Sequence[str]
+
+    @classmethod
+    def listed(cls, store: Store, layout: Layout, now: datetime) -> Self:
+        """List them."""
+        prefix, first = layout.runs_prefix(), now.astimezone(UTC) - timedelta(days=_LAST_DAYS)
+        found = store.list(prefix, after=f"{prefix}{first:%Y-%m-%d}")
+        return cls(store, layout, now, [one.key for one in found if _is_of(one, layout, "")])
+
+    def last(self, command: str, asked: Asked) -> LastRun | None:
+        """Return how the newest run of a command went.
+
+        Args:
+            asked: For what the run was asked at least; one that was asked for nothing had it all.
+        """
+        newest = None
+        for record in self._of(command, asked):
+            newest = newest or record
+            if record.success is not None:
+                return LastRun(newest, record.success)
+        return None if newest is None else LastRun(newest, None)
+
+    def proofs(self, asked: Asked) -> "list[Proof]":
+        """Return how a backup was verified last, in the order of `MODES`.
+
+        A run for some topics proves nothing where all are *asked* for.
+        """
+        found: dict[str, Proof] = {}
+        for record in self._of(VERIFY, asked):
+            said = record.said.get("modes")
+            if not isinstance(said, list) or (record.names and not asked.words):
+                continue
+            for mode in MODES:
+                one = found.get(mode)
+                if mode in said and (one is None or one.passed is None):
+                    newest = one or Proof(mode, record.started, record.said.get("exit_code"), None)
+                    found[mode] = replace(newest, passed=record.success)
+            if len(found) == len(MODES) and all(one.passed for one in found.values()):
+                break
+        return [found[mode] for mode in MODES if mode in found]
+
+    def _of(self, command: str, asked: Asked) -> Iterator[RunRecord]:
+        layout = self.layout
+        keys = [key for key in reversed(self.keys) if layout.is_run_of(key, command)]
+        for record in _read_all(self.store, keys[:_LAST_READ]):
+            ours = layout.topics_dir, command
+            if record is None or (record.topics_dir, record.command) != ours:
+                continue
+            had_all = not record.names or {*asked.words} <= {*record.names}
+            is_late = record.started is not None and record.started > self.now + CLOCKS
+            if not is_late and had_all and record.vouches_for(asked.partitions):
+                yield record
 
 
 VERIFY: Final = "restore verify"
@@ -431,26 +471,6 @@ class Proof:
     started: datetime | None
     exit_code: int | None
     passed: datetime | None
-
-
-def proofs(store: Store, layout: Layout, asked: Asked, now: datetime) -> list[Proof]:
-    """Return how a backup was verified last, in the order of `MODES`; it reads as `last_run` does.
-
-    A run for some topics proves nothing where all are *asked* for.
-    """
-    found: dict[str, Proof] = {}
-    for record in _last_records(store, layout, VERIFY, asked, now):
-        said = record.said.get("modes")
-        if not isinstance(said, list) or (record.names and not asked.words):
-            continue
-        for mode in MODES:
-            one = found.get(mode)
-            if mode in said and (one is None or one.passed is None):
-                newest = one or Proof(mode, record.started, record.said.get("exit_code"), None)
-                found[mode] = replace(newest, passed=record.success)
-        if len(found) == len(MODES) and all(one.passed for one in found.values()):
-            break
-    return [found[mode] for mode in MODES if mode in found]
 
 
 def write_success(
@@ -520,16 +540,19 @@ def kept_success(store: Store, layout: Layout, selection: Selection) -> RunRecor
 
 
 def _windows(
-    store: Store, layout: Layout, command: str, now: datetime | None
+    store: Store, layout: Layout, command: str, now: datetime | None, recent: RecentRuns | None
 ) -> Iterator[list[str]]:
     """Yield the keys of run records, each once, the newest first in each window of time."""
-    begins = [""]
-    if now is not None:
+    begins, prefix, seen = [""], layout.runs_prefix(), set[str]()
+    if recent is not None:
+        end = f"{prefix}{recent.now.astimezone(UTC) + timedelta(2):%Y-%m-%d}"
+        seen = {key for key in recent.keys if key < end and layout.is_run_of(key, command)}
+        yield sorted(seen, reverse=True)
+    elif now is not None:
         today = now.astimezone(UTC)
         days = [f"{today + timedelta(days):%Y-%m-%d}" for days in (1, 0, -1)]
         months = [f"{today:%Y-%m}", f"{today.replace(day=1) - timedelta(1):%Y-%m}"]
         begins = [*days, *months, *begins]
-    prefix, seen = layout.runs_prefix(), set[str]()
     for begin in begins:
         listed = store.list(f"{prefix}{begin}")
         keys = {entry.key for entry in listed if _is_of(entry, layout, command)}

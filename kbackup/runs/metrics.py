@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -366,16 +366,20 @@ class Watched:
 
     def beside(self) -> Beside:
         """Return what the backup says beside its run records, without what cannot be read."""
-        store, layout, asked, now = self.store, self.layout, self.asked, self.clock.now()
+        store, layout, asked = self.store, self.layout, self.asked
+        recent = cache(partial(history.RecentRuns.listed, store, layout, self.clock.now()))
+
+        def last(command: str) -> LastRun | None:
+            return recent().last(command, asked)
+
         upkeep = {
-            noun: _if_readable(partial(history.last_run, store, layout, command, asked, now), None)
-            for noun, command in UPKEEP.items()
+            noun: _if_readable(partial(last, command), None) for noun, command in UPKEEP.items()
         }
         return Beside(
             _if_readable(self._stored, {}),
             _if_readable(lambda: drills.last(store, layout), None),
-            {noun: last for noun, last in upkeep.items() if last is not None},
-            _if_readable(lambda: history.proofs(store, layout, asked, now), []),
+            {noun: found for noun, found in upkeep.items() if found is not None},
+            _if_readable(lambda: recent().proofs(asked), []),
             _if_readable(self._recipients, None),
         )
 

@@ -191,9 +191,11 @@ def status(
     words = set(asked.words)
     groups, targets, others = dict[str, str](), set[str](), set[str]()
     kept = history.kept_successes(store, layout) if of.keeps_success else {}
+    looks_beside = of.keeps_success and has_schemas
+    recent = history.RecentRuns.listed(store, layout, now) if looks_beside else None
     left = (
         record
-        for record in history.runs(store, layout, of.command, now=now)
+        for record in history.runs(store, layout, of.command, now=now, recent=recent)
         if own is None or record.run != own.run
     )
     for record in islice(chain([own] if own else [], left), _LOOKED):
@@ -224,14 +226,14 @@ def status(
     if restore is not None:
         mine = {restore.lock} if newest is None else {restore.lock, newest.group, newest.run}
     summary.partitions = [*(rows or ())]
-    if of.keeps_success and has_schemas:
+    if recent is not None:
         index = SchemaIndex.read(store, layout, sorted(asked.names) or None)
         schemas_of = {use.topic for use in index.unknown.union(index.missing)}
         for code, text in index.lacking(asked.topics(schemas_of)):
             summary.warn(code, text)
         summary.facts |= _kept(store, layout, summary, now, asked)
         summary.facts["last_drill"] = drills.last(store, layout)
-        summary.facts["proofs"] = history.proofs(store, layout, asked, now)
+        summary.facts["proofs"] = recent.proofs(asked)
     _judge(of, summary, layout, (success, now, max_age_s), newest, restore, others)
     summary.facts |= {
         "group": None if newest is None else newest.group,

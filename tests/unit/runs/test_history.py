@@ -155,8 +155,11 @@ def test_the_newest_of_many_runs_are_found_by_few_listings(now: datetime) -> Non
     newest = list(islice(history.runs(store, LAYOUT, "sink", now=now), 90))
     costs = [key for method, key, _ in store.calls[listed:] if method == "list"]
     everything = [record.run for record in history.runs(store, LAYOUT, "sink", now=now)]
+    recent = history.RecentRuns.listed(store, LAYOUT, now)
+    again = [one.run for one in history.runs(store, LAYOUT, "sink", now=now, recent=recent)]
 
     assert runs[:90] == [record.run for record in newest]
+    assert (len(runs), runs) == (len(again), again)
     assert all(len(prefix) == len("_kbackup/runs/2026-11-21") for prefix in costs)
     assert runs == everything
 

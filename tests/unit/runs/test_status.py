@@ -443,3 +443,25 @@ def test_no_key_is_needed(store: MemoryStore, tmp_path: Path) -> None:
     )  # fmt: skip
     assert not {"captures", "access_kept"} & found.keys()
     assert {"last_drill", "proofs"} <= found.keys()
+
+
+@pytest.mark.parametrize(("past", "listings"), [(12, 1), (3, 2)])
+def test_run_records_are_listed_once(past: int, listings: int) -> None:
+    """For the last runs and for what was verified; where few ran of late, older ones are asked for.
+
+    There may be 35,000 of a year.
+    """
+    store = FaultyStore("ok " * 1_000)
+    for hours_ago in range(1, past + 1):
+        history.write_run(
+            store, LAYOUT,
+            ended(run=history.new_run_id(NOW - timedelta(hours=hours_ago)), exit_code=0,
+                  partitions=[ROW]),
+        )  # fmt: skip
+    begun = len(store.calls)
+
+    found = look(store)
+
+    assert (0, min(past, 10)) == (found["exit_code"], len(found["runs"]))
+    asked = [key for method, key, _ in store.calls[begun:] if method == "list"]
+    assert listings == len([key for key in asked if key.startswith("_kbackup/runs/")])

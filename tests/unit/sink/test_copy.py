@@ -208,7 +208,7 @@ def test_what_is_there_is_not_sent_again(source: Source, target: Store) -> None:
 
 def last_copy(store: Store, asked: Asked = ALL) -> tuple[Mapping[str, Any], datetime | None]:
     """What a store says of how it was copied into, and when that went well."""
-    found = history.last_run(store, LAYOUT, "sink copy", asked, SystemClock().now())
+    found = history.RecentRuns.listed(store, LAYOUT, SystemClock().now()).last("sink copy", asked)
     return ({}, None) if found is None else (found.record.said, found.success)
 
 

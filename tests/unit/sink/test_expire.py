@@ -142,7 +142,7 @@ def test_a_run_leaves_a_record_and_a_plan_an_estimate() -> None:
     Expired(backup, OLD, run="2099-12-31T00:00:00Z-7f3a")
 
     now = datetime(2100, 1, 1, tzinfo=UTC)
-    found = history.last_run(backup.store, backup.layout, "sink expire", ALL, now)
+    found = history.RecentRuns.listed(backup.store, backup.layout, now).last("sink expire", ALL)
     assert found is not None
     said = found.record.said
     assert (0, 2, size) == (said["exit_code"], said["deleted"], said["deleted_bytes"])
