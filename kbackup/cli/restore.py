@@ -541,7 +541,8 @@ def verify_command(
 def _proof(at: OpenedBackup, modes: list[str]) -> Iterator[None]:
     """Leave in the bucket how a comparison of records has ended, where that may be written.
 
-    A look at names alone leaves nothing: those of a cron would hide the proofs among them.
+    A look at names alone leaves nothing: those of a cron would hide the proofs among them.  Nor
+    does a part without an object, unless the names show that something is wrong.
     """
     from kbackup.runs import history  # noqa: PLC0415
 
@@ -558,6 +559,7 @@ def _proof(at: OpenedBackup, modes: list[str]) -> Iterator[None]:
 
 
 def _leave_proof(at: OpenedBackup, begun: datetime) -> None:
+    from kbackup.catalog.findings import PartitionVerdict  # noqa: PLC0415
     from kbackup.clock import rfc3339  # noqa: PLC0415
     from kbackup.config.settings import BY_NAME  # noqa: PLC0415
     from kbackup.runs import history  # noqa: PLC0415
@@ -566,7 +568,13 @@ def _leave_proof(at: OpenedBackup, begun: datetime) -> None:
     if any("sink" not in commands for commands in taken):  # what it was at a time was verified
         return
     facts, signal = at.summary.facts, at.session.stop.signal
-    facts["last_success"] = None if at.summary.exit_code(signal) else rfc3339(begun)
+    has_failed = bool(at.summary.exit_code(signal))
+    verdicts = [row for row in at.summary.partitions if isinstance(row, PartitionVerdict)]
+    if not (has_failed or any(row.objects for row in verdicts)):
+        facts["modes"] = [mode for mode in facts["modes"] if mode != "part"]  # it was of nothing
+    if not facts["modes"]:
+        return
+    facts["last_success"] = None if has_failed else rfc3339(begun)
     places = at.layout.prefix(), at.layout.records_prefix()
     try:
         if any(next(iter(at.store.list(place)), None) is not None for place in places):

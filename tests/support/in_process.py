@@ -45,7 +45,7 @@ class InProcess(Kbackup):
         del timeout  # pytest's
         own = {name: None for name in os.environ if name.startswith("KBACKUP_")}
         runner = CliRunner(env={**own, **self.environment})
-        with _tasks_in_threads():
+        with tasks_in_threads():
             result = runner.invoke(root, words, prog_name="kbackup")
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
@@ -53,7 +53,7 @@ class InProcess(Kbackup):
 
 
 @contextmanager
-def _tasks_in_threads() -> Iterator[None]:
+def tasks_in_threads() -> Iterator[None]:
     with patch.object(context, "OnSpark", InThreads), patch.object(engine, "run", _run):
         yield
 
@@ -135,5 +135,5 @@ def _its_commands_too() -> Iterator[None]:
 
 if __name__ == "__main__":
     is_demo = sys.argv[1:2] == ["demo"]
-    with _tasks_in_threads(), _its_commands_too() if is_demo else nullcontext(), shortened():
+    with tasks_in_threads(), _its_commands_too() if is_demo else nullcontext(), shortened():
         main()

@@ -2,9 +2,12 @@
 went."""
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
+
+import pytest
 
 from kbackup.catalog.copying import run_records
 from kbackup.clock import rfc3339
@@ -12,10 +15,19 @@ from kbackup.naming import Layout
 from kbackup.runs import history
 from kbackup.stores import StoreSettings, open_store
 from tests.support.ended import ended
+from tests.support.in_process import tasks_in_threads
 from tests.support.invoked import invoke, run
 
-VERIFY: Final = "restore verify --part 1/997"
-"""A part without an object, for which no Spark starts."""
+VERIFY: Final = "restore verify --part 1/1"
+NOTHING: Final = "restore verify --part 1/997"
+"""A part without an object."""
+
+
+@pytest.fixture(autouse=True)
+def _without_spark() -> Iterator[None]:
+    """Objects are read in threads."""
+    with tasks_in_threads():
+        yield
 
 
 def age(folder: Path) -> None:
@@ -79,6 +91,29 @@ def test_a_part_proves_no_more_than_itself(folder: Path) -> None:
     assert 0 == run(folder, "restore verify -t audit").code
     assert {} == proofs(folder, "-t audit")
     assert {"part": (0, True)} == proofs(folder, "-t orders")
+
+
+def test_a_part_without_an_object_passes_nothing(folder: Path) -> None:
+    """A small backup has such days: they end with 0, and are no pass, nor hide one."""
+    assert 0 == run(folder, VERIFY).code
+    age(folder)
+    (before,) = run(folder, "sink status").lines[-1]["proofs"]
+
+    found = run(folder, NOTHING)
+
+    assert (0, []) == (found.code, found.lines[-1]["modes"])
+    assert [before] == run(folder, "sink status").lines[-1]["proofs"]
+
+
+def test_what_the_names_show_beside_an_empty_part_is_no_pass(folder: Path) -> None:
+    """An object that is missing is missing from each part."""
+    assert 0 == run(folder, "sink reindex").code
+    next((folder / "topics").rglob("audit*.parquet")).unlink()
+
+    found = run(folder, NOTHING)
+
+    assert (7, ["part"]) == (found.code, found.lines[-1]["modes"])
+    assert {"part": (7, False)} == proofs(folder)
 
 
 def test_who_may_not_write_verifies_all_the_same(folder: Path) -> None:
