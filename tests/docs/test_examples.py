@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from click.testing import CliRunner
 
 from kbackup.cli import root
 from kbackup.config import loading
-from kbackup.runs.metrics import LABELS, METRICS, OWN_LABELS
+from kbackup.runs.metrics import LABELS, METRICS, OWN_LABELS, Seen
 from tests.support.invoked import invoke
 from tests.support.scripts import run
 
@@ -282,6 +283,23 @@ def test_an_alert_says_what_to_do() -> None:
         for line in commands:
             found = CliRunner().invoke(root, [*line.split(), "--help"], prog_name="kbackup")
             assert 0 == found.exit_code, f"{rule['alert']}: {line}"
+
+
+def test_what_was_never_done_is_as_old_as_can_be() -> None:
+    """An alert on the age of what may be absent, as that of 100 days ago is, fires all the same."""
+    groups = yaml.safe_load((PROMETHEUS / "rules.yaml").read_text())["groups"]
+    ages = [rule["expr"] for group in groups for rule in group["rules"] if "time()" in rule["expr"]]
+    own = {metric.name: metric.own for metric in METRICS}
+    never = Seen("sink", is_up=True, now=datetime.now(UTC), was_read=True)
+    absent = {metric.name for metric in METRICS if not [*metric.samples(never)]}
+
+    asked = {re.findall(r"\bkbackup_\w+", expression)[0]: expression for expression in ages}
+
+    assert {"kbackup_last_verify_passed_timestamp_seconds"} < asked.keys() & absent
+    for name in asked.keys() & absent:
+        beside = f"ignoring ({', '.join(own[name])}) " if own[name] else ""
+        is_there = 'kbackup_up{command="sink"} == 1'
+        assert f'({name}{{command="sink"}} or {beside}0 * ({is_there}))' in asked[name]
 
 
 def test_the_dashboard_shows_how_the_last_drill_ended() -> None:
