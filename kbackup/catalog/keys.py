@@ -48,6 +48,7 @@ from kbackup.errors import (
     NoKeyError,
     ObjectKeyError,
     RefusedError,
+    some,
     with_extra,
 )
 from kbackup.naming import INDEX_EXTENSION, Layout
@@ -470,8 +471,13 @@ class Encryption:
             openers, own = self._opened(backup, rows)
             is_sound = all(is_authentic(own, row) for row in rows)
         except NoKeyError:  # a row of somebody else's may hide the one that would open it
-            every = rows_of(WrappedKey, stream.superseded())
-            _, own = self._opened(backup, [row for row in every if row.id == rows[0].id])
+            every = [*rows_of(WrappedKey, stream.superseded())]
+            try:
+                _, own = self._opened(backup, [row for row in every if row.id == rows[0].id])
+            except NoKeyError as error:
+                if any(row.id != rows[0].id for row in every):
+                    raise _of_several(error, stream, rows[0].id) from error
+                raise
             is_sound = False
         if not is_sound:
             openers = self._openers(backup, true_rows(stream, own))
@@ -639,6 +645,19 @@ def _not_its_key(path: str | None) -> NoKeyError:
         f"{path or 'the key that was made'} is not this backup's own key",
         "the backup has another one: it is of another backup, or another run was faster",
         "put the right file there, as it is on the host of another sink",
+    )
+
+
+def _of_several(error: NoKeyError, stream: Stream, first: str) -> NoKeyError:
+    """Return *error* of a backup of which several keys are said to be its own."""
+    names = some(stream.files_with("id", first), 3)
+    return NoKeyError(
+        error.what,
+        f"{error.why}; {stream.prefix} names several keys as the backup's own, and the first "
+        f"counts, which is in {names}",
+        "if that is of another host's first run, put its encryption.key.file here; if not, "
+        f"somebody who can write to the bucket has put it there: move {names} away, run it again, "
+        "and change the bucket's credentials",
     )
 
 

@@ -265,6 +265,15 @@ class Stream:
         tables = (one for one in found if not isinstance(one, Issue))
         return pa.concat_tables([self.form.schema.empty_table(), *tables])
 
+    def files_with(self, column: str, value: str) -> list[str]:
+        """Return the keys of the files that hold a row with *value* in *column*."""
+        names = [*self._names()]
+        return [
+            self.prefix + name.text
+            for name, found in zip(names, side_by_side(self._part, names), strict=True)
+            if not isinstance(found, Issue) and value in found[column].to_pylist()
+        ]
+
     def check_version(self) -> None:
         """Read the newest file; what a later version has written raises `NewerVersionError`."""
         newest = next(self._names(), None)

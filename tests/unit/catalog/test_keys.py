@@ -338,6 +338,33 @@ def test_who_can_write_to_the_bucket_gives_the_backup_no_other_key(
         Encryption(given, LAYOUT, CLOCK).wrap(store)
 
 
+@pytest.mark.parametrize("given", ["own", "identity"])
+def test_a_key_that_was_put_before_the_backups_own_is_named_with_its_file(
+    store: Store, tmp_path: Path, given: str
+) -> None:
+    """It ends each run, as nothing tells it from a first run that was faster; not for long."""
+    one, mallory = (private_key(tmp_path / name) for name in ("one", "mallory"))
+    put_bytes(run(sinks(tmp_path, one), store), KEY, b"orders")
+    theirs = keys.Keyring(identity.read(store, LAYOUT, "").id, LAYOUT, secrets.token_bytes(32))
+    there = {entry.key for entry in store.list("_kbackup/keys/")}
+    row = keys.wrapped_for(theirs, PrivateKey.read(mallory), keys.own_id(theirs.own), theirs.own)
+    stream = keys.recipients_stream(store, LAYOUT, CLOCK)
+    stream.adopt(table([replace(row, counter=0)], KEYS))
+    stream.fold(1)
+    new = {entry.key for entry in store.list("_kbackup/keys/")} - there
+    encryption = sinks(tmp_path, one) if given == "own" else readers(one)
+
+    with pytest.raises(NoKeyError) as caught:
+        encryption.wrap(store)
+
+    assert 2 == len(new)
+    assert all(key in caught.value.why and key in caught.value.do for key in new)
+    for key in new:
+        store.delete(key)
+    assert b"orders" == open_bytes(readers(one).wrap(store), KEY)
+    put_bytes(run(sinks(tmp_path, one), store), KEY.replace("000000", "000001"), b"more")
+
+
 def test_a_folder_that_is_the_whole_bucket_can_be_encrypted(tmp_path: Path) -> None:
     """What kbackup keeps beside objects is none of them."""
     store, layout = open_store(StoreSettings(f"memory://{uuid4()}")), Layout("")
