@@ -30,11 +30,11 @@ from kbackup.restore.watch import FOREIGN_MOST
 from kbackup.runs import history, known, wiring
 from kbackup.runs.context import Agree, Environment, RunContext, Stop
 from kbackup.runs.dead_letters import ensure_topic
-from kbackup.runs.history import of_restore
+from kbackup.runs.history import of_stored
 from kbackup.runs.inventory import Inventory, listed
 from kbackup.runs.locks import RunLock
 from kbackup.runs.report import OfRestore, PartitionReport
-from kbackup.stores import Store
+from kbackup.stores import Served, Store
 
 if TYPE_CHECKING:
     from kbackup.restore.drill import DrillRun
@@ -91,7 +91,8 @@ class RestoreRun:
         if objects := sum(topic.objects for topic in plan.topics):
             past = history.runs(store, self._frame.layout, "restore", now=self._frame.started)
             size = sum(topic.stored_bytes for topic in plan.topics)
-            found, as_stored = of_restore(size, objects, past, store), 0
+            requests = objects if isinstance(store, Served) else None
+            found, as_stored = of_stored(size, requests, size, past, "bytes_read"), 0
             if wiring.kafka_settings(settings).writes_batches:
                 as_stored = bytes_as_stored(self._tasks.job(plan.group), plan.units())
             self._summary.facts["estimate"] = replace(found, as_stored=as_stored)

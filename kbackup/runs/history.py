@@ -650,9 +650,8 @@ def _work_s(run: RunRecord) -> float | None:
 def of_sink(offsets: int, runs: Iterable[RunRecord], store: Store) -> Estimate:
     """Return what it takes to back up *offsets*, each of which may be a record."""
     past = _copied(runs, "records")
-    seconds = _seconds(offsets, past, "records")
     if not past:
-        return Estimate(None, None, seconds)
+        return Estimate(None, None, None)
     records, stored, objects = (
         sum(run.said.get(name) or 0 for run in past)
         for name in ("records", "bytes_stored", "objects")
@@ -661,13 +660,13 @@ def of_sink(offsets: int, runs: Iterable[RunRecord], store: Store) -> Estimate:
     requests = None
     if isinstance(store, Served):
         requests = number * (store.puts(size / (number or 1)) + 1)  # and entered
-    return Estimate(size, requests, seconds)
+    return Estimate(size, requests, _seconds(offsets, past, "records"))
 
 
-def of_upkeep(
+def of_stored(
     size: int, requests: int | None, amount: int, runs: Iterable[RunRecord], counted: str
 ) -> Estimate:
-    """Return what it takes to copy a backup, or to delete of it.
+    """Return what it takes to restore or copy objects of together *size* bytes, or to delete them.
 
     Args:
         requests: For that; None where there is no server.
@@ -675,9 +674,3 @@ def of_upkeep(
         counted: The field of their records that time goes with.
     """
     return Estimate(size, requests, _seconds(amount, _copied(runs, counted), counted))
-
-
-def of_restore(size: int, objects: int, runs: Iterable[RunRecord], store: Store) -> Estimate:
-    """Return what it takes to restore *objects* of together *size* bytes."""
-    seconds = _seconds(size, _copied(runs, "records"), "bytes_read")
-    return Estimate(size, objects if isinstance(store, Served) else None, seconds)

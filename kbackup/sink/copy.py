@@ -68,7 +68,7 @@ from kbackup.naming.renaming import Asked
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
 from kbackup.runs.context import Stop
-from kbackup.runs.history import Estimate, of_upkeep
+from kbackup.runs.history import Estimate, of_stored
 from kbackup.runs.known import BackupState, list_as_stored
 from kbackup.runs.report import Summary
 from kbackup.stores import Served, Store, at_versions
@@ -526,7 +526,7 @@ class CopyRun:
         gets = len(sizes) if isinstance(self._source, Served) else 0
         stores = sum(map(target.puts, sizes)) if isinstance(target, Served) else 0
         past = history.runs(self._target, self._layout, "sink copy", now=self._clock.now())
-        return of_upkeep(size, gets + stores or None, size, past, "sent_bytes")
+        return of_stored(size, gets + stores or None, size, past, "sent_bytes")
 
     def _gone(self, seen: _Seen) -> set[str]:
         """Return the objects that have gone since they were listed."""

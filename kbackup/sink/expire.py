@@ -49,7 +49,7 @@ from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.runs import history, known, wiring
 from kbackup.runs.context import Agree, Stop, confirm
-from kbackup.runs.history import Estimate, of_upkeep
+from kbackup.runs.history import Estimate, of_stored
 from kbackup.runs.known import BackupState
 from kbackup.runs.locks import RunLock, all_locked, lost_lock, store_clock
 from kbackup.runs.locks import prefix as lock_prefix
@@ -360,7 +360,7 @@ class ExpireRun:
         is_served = isinstance(self._store, Served)
         requests = each * objects + len(topics) if is_served else None
         past = history.runs(self._store, self._layout, "sink expire", now=self._clock.now())
-        return of_upkeep(object_bytes(sets), requests, objects, past, "deleted")
+        return of_stored(object_bytes(sets), requests, objects, past, "deleted")
 
     def _told(self, found: Sequence[_Partition]) -> Iterator[Plain]:
         if isinstance(self._store, Versions) and any(one.deletes.rows for one in found):

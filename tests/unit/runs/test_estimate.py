@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kbackup.runs.history import Estimate, RunRecord, of_restore, of_sink, of_upkeep
+from kbackup.runs.history import Estimate, RunRecord, of_sink, of_stored
 from kbackup.stores import StoreSettings, open_store
 from kbackup.stores.memory import MemoryStore
 
@@ -56,10 +56,10 @@ def test_large_objects_are_stored_in_parts(
 
 def test_a_restore_is_judged_by_the_bytes_it_reads() -> None:
     """Its objects are known; only the time is not."""
-    past = [run()]
+    past, size, counted = [run()], 20_000_000, "bytes_read"
 
-    assert Estimate(20_000_000, 7, 102.0) == of_restore(20_000_000, 7, past, S3)
-    assert Estimate(20_000_000, None, None) == of_restore(20_000_000, 7, [], MEMORY)
+    assert Estimate(size, 7, 102.0) == of_stored(size, 7, size, past, counted)
+    assert Estimate(size, None, None) == of_stored(size, None, size, [], counted)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,9 @@ def test_a_restore_is_judged_by_the_bytes_it_reads() -> None:
 def test_what_tells_nothing_is_left_out(other: dict[str, Any]) -> None:
     """Runs that failed, copied nothing, or waited for records."""
     assert of_sink(10, [run()], S3) == of_sink(10, [run(**other), run()], S3)
-    assert of_restore(10, 1, [run()], S3) == of_restore(10, 1, [run(**other), run()], S3)
+    assert of_stored(10, 1, 10, [run()], "records") == (
+        of_stored(10, 1, 10, [run(**other), run()], "records")
+    )
     assert Estimate(None, None, None) == of_sink(10, [run(**other)], S3)
 
 
@@ -99,7 +101,7 @@ def test_a_copy_is_judged_by_the_bytes_that_copies_sent(other: dict[str, Any]) -
     good, bad = run(sent_bytes=1000), run(**{"sent_bytes": 1000, **other})
 
     def found(*runs: RunRecord) -> Estimate:
-        return of_upkeep(5000, 7, 5000, runs, "sent_bytes")
+        return of_stored(5000, 7, 5000, runs, "sent_bytes")
 
     assert Estimate(5000, 7, 52.0) == found(good, bad) == found(bad, good)
     assert Estimate(5000, 7, None) == found(bad) == found()
@@ -111,4 +113,4 @@ def test_a_time_that_no_run_took_tells_nothing(work_s: Any) -> None:
     odd = run(timings={"work_s": work_s})
 
     assert None is of_sink(5000, [odd], S3).seconds
-    assert Estimate(9, 1, None) == of_upkeep(9, 1, 9, [odd], "records")
+    assert Estimate(9, 1, None) == of_stored(9, 1, 9, [odd], "records")
