@@ -83,8 +83,8 @@ class Following:
         self._settings, self._summary, self._environment = settings, summary, environment
         self._tell, self._stop, self._layout = frame.tell, frame.stop, frame.layout
         self._interval_s = settings.s3_poll_interval_ms / 1000
-        self._remarks = Remarks(summary, account.lock, frame.tell)
-        self._lookout = BucketWatch(settings, self._remarks, account.passes_over)
+        self._remarks = Remarks(frame)
+        self._lookout = BucketWatch(frame, account.passes_over)
         self._asides = Asides(Pauses(self._interval_s, self._interval_s))
         self._ready = Ready(self._interval_s)
         self._cluster: Cluster | None = None
@@ -99,7 +99,7 @@ class Following:
             self._routes = RecordRoutes(settings, store)
         self._groups: FollowedGroups | None = None
         if settings.follow_groups is not None:
-            self._groups = FollowedGroups(frame, store, self._remarks)
+            self._groups = FollowedGroups(frame, store)
 
     def run(self, agree: Agree | None) -> None:
         """List and restore until asked to stop, or until nothing that was asked for can be.
@@ -157,8 +157,7 @@ class Following:
         )
         with self._account.lock:
             news = self._summary.held_up(held_up)
-        for warned in news:
-            self._tell(warned)
+        self._frame.tell_all(news)
         is_whole = not self._summary.standing and self._ready.longest_s(now) < OVERDUE_S
         if is_whole and not self._stop.is_set():
             self._success = looked
@@ -214,8 +213,7 @@ class Following:
         check_idle(cluster, self._frame.group)
         said = known.read(self._store, self._layout, clock, Asked(due))
         for damage in said.all_damage():
-            text = [(damage.code, damage.text)]
-            self._remarks.odd((damage.what, damage.code), text)
+            self._frame.remark((damage.what, damage.code), (damage.code, damage.text))
         begun = clock.ms() / 1000 if self._is_first else None
         found = listed(settings, self._store, due, said, self._looked)
         taken = self._ready.take(due, found, said, self._now(), begun)
@@ -249,10 +247,10 @@ class Following:
             routes=self._routes, backup=self._frame.backup, group=self._frame.group,
         )  # fmt: skip
         plan = planner.plan()
-        self._remarks.odd((BUCKET, "overwritten"), [*inventory.catalog.as_stored()])
+        self._frame.remark((BUCKET, "overwritten"), *inventory.catalog.as_stored())
         for error in planner.missing:
             key = str(error.place.get("topic", "")), str(error)
-            if self._remarks.odd(key, [("missing_object", f"{error}; left out")]):
+            if self._frame.remark(key, ("missing_object", f"{error}; left out")):
                 self._account.lacks(error)
         for name, error in plan.failed.items():
             self._set_aside(name, [error.issue()])
@@ -348,9 +346,8 @@ class Following:
         for name in [name for name in names if name not in failures]:
             try:
                 text = routes.check(name)
-                self._remarks.odd(
-                    (name, "no_topic_chosen"), [] if text is None else [("no_topic_chosen", text)]
-                )
+                said = [] if text is None else [("no_topic_chosen", text)]
+                self._frame.remark((name, "no_topic_chosen"), *said)
             except RefusedError as error:
                 failures[name] = [error.issue()]
         for name, its in failures.items():
@@ -416,8 +413,8 @@ class _Waiting:
 class FollowedGroups:
     """The groups of one restore that follows; `RefusedError` if no offset can be translated."""
 
-    def __init__(self, frame: RunContext, store: Store, remarks: Remarks) -> None:
-        self._frame, self._store, self._remarks = frame, store, remarks
+    def __init__(self, frame: RunContext, store: Store) -> None:
+        self._frame, self._store = frame, store
         self._settings, self._kafka = frame.settings, frame.environment.kafka
         if (why := why_spread(self._settings)) is not None:
             raise RefusedError(
@@ -468,7 +465,7 @@ class FollowedGroups:
             return self._newest
         found = captured.captures(new[1])
         said = [(damage.code, damage.text) for damage in found.damage]
-        self._remarks.odd(("", "captures"), said)
+        frame.remark(("", "captures"), *said)
         topics = settings.asked.topics(found.newest)
         newest = by_group(captured_of(topics, found.newest, settings.partitions))
         names = matching(sorted(newest), settings.follow_groups or "", "follow.groups")
@@ -586,4 +583,4 @@ class FollowedGroups:
 
     def _remark(self, name: str, code: str = "", text: str = "") -> None:
         """Report what keeps a group, or all where *name* is empty, from being set; if anything."""
-        self._remarks.odd(("consumer group", name), [(code, text)] if code else [])
+        self._frame.remark(("consumer group", name), *([(code, text)] if code else []))

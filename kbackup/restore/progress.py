@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from threading import RLock
 from typing import Any, Final, Self, TextIO, Unpack
 
 from kbackup.catalog.listing import object_count
@@ -128,7 +127,7 @@ class RestoreProgress:
         skip_list: SkipList | None = None,
     ) -> None:
         self._skip_list = skip_list or SkipList(None, summary.run)
-        self.lock = RLock()
+        self.lock = summary.lock
         self._summary = summary
         self._rows: dict[_Place, Row[OfRestore]] = {}
         self._done: dict[_Place, Done] = {}

@@ -9,33 +9,30 @@ where it says nothing, an object is taken when it has not changed for a while.
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from threading import RLock
 from typing import Final
 
 from kbackup.catalog.ledger.rows import PartitionLedger
 from kbackup.catalog.listing import BackupFile, Catalog, FileSet
-from kbackup.config import Settings
 from kbackup.errors import Issue
-from kbackup.events import NO_TOPIC, Tell, TopicPlanned, Warned
+from kbackup.events import NO_TOPIC, TopicPlanned
 from kbackup.records import TopicPartition
 from kbackup.restore.checks import APPEND_TIME
 from kbackup.restore.plan import PlannedTopic
 from kbackup.restore.progress import skipped
 from kbackup.restore.resume import LEFT_OUT
-from kbackup.runs import wiring
+from kbackup.runs.context import RunContext
 from kbackup.runs.following import Subject, aside_told, place_of
 from kbackup.runs.known import BackupState
-from kbackup.runs.report import Summary
 
 BUCKET: Final = ""
 """What is set aside where the bucket cannot be listed, or the cluster not be asked."""
 
 
 class Remarks:
-    """Reports what is new; what holds at the end is in the summary too, which a lock guards."""
+    """Reports what is new of topics and of what is set aside; the summary has what holds."""
 
-    def __init__(self, summary: Summary, lock: RLock, tell: Tell) -> None:
-        self._summary, self._lock, self._tell = summary, lock, tell
+    def __init__(self, frame: RunContext) -> None:
+        self._frame, self._summary = frame, frame.summary
         self._plans: dict[tuple[str, str], TopicPlanned] = {}
         self._retimed = set[str]()  # targets that replace the timestamps of what is written
 
@@ -46,53 +43,23 @@ class Remarks:
     def plan(self, topic: PlannedTopic) -> None:
         """Report what is planned for a topic where that is news, and what is odd about it."""
         place, event = (topic.copy.source, topic.copy.target), topic.event()
-        with self._lock:
+        with self._summary.lock:
             before = self._plans.get(place)
             self._plans[place] = event
             if topic.units and any(code == APPEND_TIME for code, _ in topic.warnings):
                 self._retimed.add(place[1])
                 self._summary.skipped["topics_with_other_timestamps"] = len(self._retimed)
         if before is None or (before.action, before.code) != (event.action, event.code):
-            self._tell(event)
-        self.odd((place[0], f"plan of {place[1]}"), topic.warnings)
-        with self._lock:
-            said = [entry.code for entry in self._summary.remarks.values()]
+            self._frame.tell(event)
+        self._frame.remark((place[0], f"plan of {place[1]}"), *topic.warnings)
+        with self._summary.lock:
+            said = [one.code for each in self._summary.remarks.values() for one in each]
             if LEFT_OUT in said:  # the target still differs from the backup
                 self._summary.skipped["incomplete_partitions"] = said.count(LEFT_OUT)
 
-    def odd(
-        self,
-        about: tuple[str, str],
-        said: Sequence[tuple[str, str]],
-        keys: Mapping[str, str] | None = None,
-    ) -> bool:
-        """Report what is odd about something, if it is news; it replaces what was said before.
-
-        *said* has codes and sentences, none where nothing is odd any more; *keys*, the object that
-        a sentence is about.
-        """
-        mine = {(*about, code, text): text for code, text in said}
-        with self._lock:
-            remarks = self._summary.remarks
-            for key in [key for key in remarks if key[:2] == about and key not in mine]:
-                del remarks[key]
-            fresh = [key for key in mine if key not in remarks]
-            for key in fresh:
-                of = {} if keys is None else {"key": keys[key[3]]}
-                remarks[key] = Warned(key[2], key[3], of, run=self._summary.run)
-        for key in fresh:
-            self._tell(remarks[key])
-        return bool(fresh)
-
-    def count(self, reason: str, number: int) -> None:
-        """Put into the summary how many there are of what is left out, unless there are none."""
-        with self._lock:
-            if number:
-                self._summary.skipped[reason] = number
-
     def aside(self, place: Subject, failure: Issue | None) -> None:
         """Report that *place* is set aside, and why, or where nothing fails that it goes on."""
-        self._tell(aside_told("restore", place, failure, self._summary.run))
+        self._frame.tell(aside_told("restore", place, failure, self._summary.run))
 
     def stand(self, place: Subject, failures: Sequence[Issue]) -> None:
         """Put into the summary why *place* is set aside: that is the reason of the exit code.
@@ -218,36 +185,30 @@ FOREIGN_MOST: Final = 20
 class BucketWatch:
     """Reports what is odd about a listing of the bucket."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        remarks: Remarks,
-        passes_over: Callable[[Issue], None],
-    ) -> None:
-        self._settings, self._remarks = settings, remarks
-        self._passes_over = passes_over
+    def __init__(self, frame: RunContext, passes_over: Callable[[Issue], None]) -> None:
+        self._frame, self._passes_over = frame, passes_over
         self._foreign: set[str] = set()  # what the last listing had
 
     def names(self, there: Collection[str]) -> list[str]:
         """Return the topics to restore of those that are there; report which have yet to come."""
-        settings = self._settings
+        settings = self._frame.settings
         wanted = settings.asked.topics(there)
         missing = [name for name in wanted if name not in there]
         if missing or not wanted:
             what = ", ".join(missing) or f"a topic that matches {settings.topics_regex or '.*'}"
-            place = wiring.layout(settings).place
-            self._remarks.odd((BUCKET, NO_TOPIC), [(NO_TOPIC, f"waiting for {what} in {place}")])
+            place = self._frame.layout.place
+            self._frame.remark((BUCKET, NO_TOPIC), (NO_TOPIC, f"waiting for {what} in {place}"))
         else:
-            self._remarks.odd((BUCKET, NO_TOPIC), [])
+            self._frame.remark((BUCKET, NO_TOPIC))
         return [name for name in wanted if name in there]
 
     def foreign(self, found: Catalog) -> None:
         """Report objects that are not the backup's, and those of another format."""
         keys = {f"{key} is ignored: {why}": key for key, why in found.foreign[:FOREIGN_MOST]}
         said = [("foreign_object", text) for text in keys]
-        self._remarks.count("foreign_objects", found.foreign_count)
-        self._remarks.odd((BUCKET, "foreign_object"), said, keys)
-        self._remarks.odd((BUCKET, "left_out"), found.left_out())
+        reason, number = "foreign_objects", found.foreign_count
+        self._frame.remark((BUCKET, reason), *said, keys=keys, skipped=reason, count=number)
+        self._frame.remark((BUCKET, "left_out"), *found.left_out())
         for key, why in found.foreign:
             if key not in self._foreign:
                 self._passes_over(skipped(key, why))

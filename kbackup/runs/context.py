@@ -7,10 +7,11 @@ every run in the same way.
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, Unpack
 
 from kbackup.catalog import identity
@@ -19,7 +20,7 @@ from kbackup.catalog.keys import Encryption
 from kbackup.clock import Clock, SystemClock
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, NoKeyError, RefusedError, StoreError
-from kbackup.events import NO_TOPIC, Ended, Event, Tell, Warned, from_json
+from kbackup.events import NO_TOPIC, Ended, Event, Plain, Tell, Warned, from_json
 from kbackup.kafka import Cluster, Connection
 from kbackup.naming import Layout
 from kbackup.runs import history, wiring
@@ -311,6 +312,31 @@ class RunContext:
         if metrics is not None:
             metrics.end()
         return command.finish()
+
+    def remark(
+        self,
+        about: Hashable,
+        *said: tuple[str, str],
+        keys: Mapping[str, str] = MappingProxyType({}),
+        skipped: str | None = None,
+        count: int = 1,
+    ) -> bool:
+        """Report what is news of what holds *about* something; return whether anything is.
+
+        As long as anything holds, *count* is counted by the reason *skipped*; see `Summary.remark`.
+        """
+        with self.summary.lock:
+            if skipped is not None:
+                self.summary.skipped.pop(skipped, None)
+                self.summary.skip(skipped, count if said else 0)
+            news = self.summary.remark(about, said, keys)
+        self.tell_all(news)
+        return bool(news)
+
+    def tell_all(self, news: Iterable[Plain]) -> None:
+        """Report each of *news*."""
+        for each in news:
+            self.tell(each)
 
     def _metrics(self, command: RunCommand) -> "RunMetrics | None":
         settings = self.settings

@@ -12,10 +12,13 @@ While it is open, all that follows is kept from a backup too: for moments as a r
 somebody ends it where its producer is gone and the coordinator has lost it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
+from threading import RLock
 from time import monotonic
+from types import MappingProxyType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from kbackup import clock
@@ -306,6 +309,7 @@ class Summary:
     """Collects what happened; `finish` says what it comes to: an `Ended`.
 
     Attributes:
+        lock: Guards it where it is written while the run goes on.
         skipped: Counts of what was left out, by reason.
         remarks: Warnings that hold for now, by what they are of.
         standing: Errors that hold for now, by what they are of.  They are the reason of the exit
@@ -317,7 +321,8 @@ class Summary:
         self.partitions: list[SummaryRow] = []
         self.skipped: dict[str, int] = {}
         self.facts: dict[str, Any] = {}
-        self.remarks: dict[Any, Warned] = {}
+        self.lock = RLock()
+        self.remarks: dict[Hashable, tuple[Warned, ...]] = {}
         self.standing: dict[Any, Issue] = {}
         self._errors: list[Issue] = []
         self._warnings: list[Warned] = []
@@ -341,21 +346,40 @@ class Summary:
         if count:
             self.skipped[reason] = self.skipped.get(reason, 0) + count
 
+    def remark(
+        self,
+        about: Hashable,
+        said: Iterable[tuple[str, str]],
+        keys: Mapping[str, str] = MappingProxyType({}),
+    ) -> list[Warned]:
+        """Take what holds *about* something for now, in place of what did; return the news.
+
+        Args:
+            said: Codes and texts; none where nothing holds any longer.
+            keys: By its text, the object that one is about.
+        """
+        now = tuple(
+            Warned(code, text, {"key": keys[text]} if text in keys else {}, run=self.run)
+            for code, text in dict.fromkeys(said)
+        )
+        with self.lock:
+            before = self.remarks.get(about, ())
+            self.remarks[about] = now
+        return [each for each in now if each not in before]
+
     def held_up(self, found: Mapping[TopicPartition, HeldUp]) -> list[Warned]:
         """Take what open transactions hold up now, in place of what they did; return the news.
 
         What holds a partition up is news once, and once more when it does so for too long: then
         what is behind it is left out.
         """
-        for key in [key for key in self.remarks if key[0] == HELD_UP and key[1] not in found]:
-            del self.remarks[key]
-        news = []
+        said, news = list[Warned](), list[Warned]()
         for where, each in found.items():
-            said = Warned.about(where, HELD_UP, each.text(where), self.run)
-            self.remarks[HELD_UP, where] = said
+            said.append(Warned.about(where, HELD_UP, each.text(where), self.run))
             if self._told.get(where) != (each.since, each.is_long):
                 self._told[where] = each.since, each.is_long
-                news.append(said)
+                news.append(said[-1])
+        self.remarks[HELD_UP] = tuple(said)
         self.skipped.pop(LEFT_BEHIND, None)
         self.skip(LEFT_BEHIND, sum(each.behind for each in found.values() if each.is_long))
         return news
@@ -400,7 +424,7 @@ class Summary:
             tuple(self.partitions),
             _topics(self.partitions),
             self._all_errors(),
-            (*self._warnings, *self.remarks.values()),
+            (*self._warnings, *chain(*self.remarks.values())),
             dict(self.facts),
         )
 

@@ -38,7 +38,6 @@ from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
 from kbackup.runs.history import Estimate, of_sink
 from kbackup.runs.known import listed
-from kbackup.runs.locks import Holder, left_to_others
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport, Row, Summary
 from kbackup.sink.plan import SinkPartitionPlan, SinkPlan, next_keys
 from kbackup.sink.start import Inherited
@@ -192,7 +191,7 @@ class SinkProgress:
     """What a run has done so far.  Tasks update it while they work; safe from any thread."""
 
     def __init__(self, summary: Summary) -> None:
-        self.lock = threading.RLock()
+        self.lock = summary.lock
         self._summary = summary
         self._rows: dict[TopicPartition, Row[OfSink]] = {}
         self._gap_ends: dict[TopicPartition, int] = {}
@@ -314,16 +313,10 @@ _NAMED: Final = 20
 
 
 class News:
-    """Reports events on the screen; what still holds at the end is in the summary too.
+    """Reports events on the screen; what still holds at the end is in the summary too."""
 
-    That is guarded by *lock*: it is written while the run goes on.
-    """
-
-    def __init__(
-        self, settings: Settings, summary: Summary, lock: threading.RLock, tell: Tell
-    ) -> None:
-        self._settings, self._summary, self._lock, self._tell = settings, summary, lock, tell
-        self._told: set[str] = set()
+    def __init__(self, settings: Settings, summary: Summary, tell: Tell) -> None:
+        self._settings, self._summary, self._tell = settings, summary, tell
 
     def start(self, plan: SinkPlan) -> None:
         """Report what the run is going to do, with warnings."""
@@ -364,14 +357,6 @@ class News:
         """Report what is planned for each partition, for the display."""
         self._tell(Planned([planned_row(at) for at in plan.partitions]))
 
-    def left(self, topics: Mapping[str, Holder]) -> None:
-        """Report the topics that other runs work on, for now or, without *topics*, no longer."""
-        reason = "locked_topics"
-        self._summary.skipped.pop(reason, None)
-        self._summary.skip(reason, len(topics))
-        if topics:
-            self._tell(self._summary.warn(reason, left_to_others(topics)))
-
     def odd(self, at: SinkPartitionPlan) -> None:
         """Warn about where a partition continues, or report why it does not."""
         if at.refusal is not None:
@@ -379,14 +364,6 @@ class News:
         if at.start is not None:
             for code, text in at.start.warnings:
                 self._tell(self._summary.warn(code, text, **at.where.place))
-
-    def held_up(self, found: Mapping[TopicPartition, HeldUp]) -> None:
-        """Report what open transactions hold up now; what they do for too long is left out.
-
-        What holds a partition up is told once, and once more when that is for too long.
-        """
-        for said in self._summary.held_up(found):
-            self._tell(said)
 
     def expired(self, at: SinkPartitionPlan) -> Sequence[Span]:
         """Report offsets that expired before they were backed up; count and return them."""
@@ -417,28 +394,6 @@ class News:
         ends = [spans[0][0], spans[-1][1]]
         warned = Warned.about(where, "skipped", text, self._summary.run, offsets=ends)
         self._tell(warned)
-
-    def remark(
-        self, code: str, text: str | None, skipped: str | None = None, count: int = 1
-    ) -> None:
-        """Put a warning that holds for now into the summary, and report it once.
-
-        *text* is None where it holds no longer.  *skipped* is the reason by which the summary
-        counts it, None where it does not.
-        """
-        with self._lock:
-            if text is None:
-                self._summary.remarks.pop((code, None), None)
-                self._summary.skipped.pop(skipped or "", None)
-                return
-            warned = self._summary.remarks[code, None] = Warned(
-                code, text, {}, run=self._summary.run
-            )
-            if skipped is not None:
-                self._summary.skipped[skipped] = count
-        if code not in self._told:
-            self._told.add(code)
-            self._tell(warned)
 
 
 class RunLedger:

@@ -25,7 +25,7 @@ from kbackup.runs import wiring
 from kbackup.runs.context import RunContext
 from kbackup.runs.position import is_own
 from kbackup.runs.report import OfSink, Row
-from kbackup.sink.accounting import News, SinkProgress
+from kbackup.sink.accounting import SinkProgress
 from kbackup.sink.plan import partitions_of, topics_of_drills
 from kbackup.stores import Store
 
@@ -79,9 +79,8 @@ class _Taken:
 class GroupCaptures:
     """Takes captures for a run, and stores them once the backup has come so far."""
 
-    def __init__(self, frame: RunContext, store: Store, account: SinkProgress, news: News) -> None:
+    def __init__(self, frame: RunContext, store: Store, account: SinkProgress) -> None:
         self._frame, self._settings, self._account = frame, frame.settings, account
-        self._news = news
         self._kafka: Connection = frame.environment.kafka
         self._store = store
         self._stream = groups.group_stream(store, frame.layout, frame.environment.clock)
@@ -137,25 +136,27 @@ class GroupCaptures:
         ends = cluster.ends(partitions_of(topics, asked))  # only now
         denied = any(positions is None for positions in standing.values())
         is_complete = listed.is_complete and not denied
-        text = (
+        said = (
             "maybe not all consumer groups are captured: this principal lacks DESCRIBE on the "
             "cluster, or on a group"
         )
         lack = LEFT_OUT if is_complete or pattern is not None else None
-        self._news.remark(INCOMPLETE, None if is_complete else text, lack)
+        texts = [] if is_complete else [(INCOMPLETE, said)]
+        self._frame.remark(INCOMPLETE, *texts, skipped=lack)
         bare = sorted(
             name for name, positions in standing.items()
             if known[name].state == NOT_DESCRIBED and positions == {}
         )  # fmt: skip
-        text = (
+        said = (
             f"{some(bare)}: not captured: without offsets, as share groups are, and those of "
             "Kafka Streams that have committed nothing"
         )
-        self._news.remark(WITHOUT_OFFSETS, text if bare else None)
+        self._frame.remark(WITHOUT_OFFSETS, *([(WITHOUT_OFFSETS, said)] if bare else []))
         return _Taken(now_ms, steady_s, known, is_complete, offsets, topics, ends)
 
     def _drop(self, error: KbackupError) -> None:
-        self._news.remark(NOT_CAPTURED, f"consumer groups are not captured: {error}", DROPPED)
+        said = f"consumer groups are not captured: {error}"
+        self._frame.remark(NOT_CAPTURED, (NOT_CAPTURED, said), skipped=DROPPED)
 
     def turn(self) -> None:
         """Take a capture if it is time, or store the one that was taken; for a run that follows."""
@@ -207,7 +208,7 @@ class GroupCaptures:
         except KbackupError as error:
             self._drop(error)
             return
-        self._news.remark(NOT_CAPTURED, None, DROPPED)
+        self._frame.remark(NOT_CAPTURED, skipped=DROPPED)
 
     def _entries(
         self,
@@ -264,8 +265,8 @@ class AccessCapture:
     What the cluster does not tell is a warning, and makes the run exit 3: records are backed up.
     """
 
-    def __init__(self, frame: RunContext, store: Store, news: News) -> None:
-        self._frame, self._store, self._news = frame, store, news
+    def __init__(self, frame: RunContext, store: Store) -> None:
+        self._frame, self._store = frame, store
         self._newest: AccessBundle | None = None
         self._looked: float | None = None
 
@@ -288,11 +289,11 @@ class AccessCapture:
         except KbackupError as error:
             failures = dict.fromkeys(access.PARTS, str(error))
         if not failures:
-            self._news.remark(ACCESS_NOT_CAPTURED, None, NO_ACCESS)
+            self._frame.remark(ACCESS_NOT_CAPTURED, skipped=NO_ACCESS)
             return
         why = "; ".join(dict.fromkeys(failures.values()))
-        text = f"not captured: {', '.join(failures)} of the cluster: {why}"
-        self._news.remark(ACCESS_NOT_CAPTURED, text, NO_ACCESS, len(failures))
+        said = ACCESS_NOT_CAPTURED, f"not captured: {', '.join(failures)} of the cluster: {why}"
+        self._frame.remark(ACCESS_NOT_CAPTURED, said, skipped=NO_ACCESS, count=len(failures))
 
     def _keep(self, found: AccessBundle) -> None:
         store, layout = self._store, self._frame.layout

@@ -241,11 +241,7 @@ class CopyRun:
         self._check_target()
         self._is_ours = not self._is_dry
         seen = self._look()
-        for code, text in seen.found.as_stored():
-            if (code, text) not in self._summary.remarks:
-                warned = Warned(code, text, run=self._summary.run)
-                self._summary.remarks[code, text] = warned
-                yield warned
+        yield from self._summary.remark("as_stored", seen.found.as_stored())
         if not self._is_dry:
             yield from self._enter_keys()
             self._before_objects(seen)

@@ -26,7 +26,7 @@ from kbackup.runs import history, wiring
 from kbackup.runs.context import Environment, Periodic, RunContext, Stop, linked
 from kbackup.runs.dead_letters import ensure_topic
 from kbackup.runs.following import aside_told
-from kbackup.runs.locks import RunLock
+from kbackup.runs.locks import RunLock, left_to_others
 from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport
 from kbackup.sink import accounting, schemas
@@ -67,7 +67,7 @@ class SinkRun:
         frame = self._frame = RunContext.of("sink", settings, tell, stop, environment)
         self._summary = frame.summary
         self._account = SinkProgress(self._summary)
-        self._news = News(settings, self._summary, self._account.lock, frame.tell)
+        self._news = News(settings, self._summary, frame.tell)
         self._ended = threading.Event()
         self._newcomers: Newcomers | None = None
         self._schemas = schemas.NO_SCHEMAS
@@ -161,7 +161,9 @@ class SinkRun:
         left = self._lock.claim_some(topics) if begins else self._lock.claim(topics)
         if left.keys() != self._left:
             self._left = set(left)
-            self._news.left(left)
+            reason, said = "locked_topics", left_to_others(left)
+            texts = [(reason, said)] if left else []
+            self._frame.remark(reason, *texts, skipped=reason, count=len(left))
         return left
 
     def _back_up(self, cluster: Cluster, store: Store) -> None:
@@ -172,8 +174,8 @@ class SinkRun:
         )
         routes, run = wiring.routes(settings), self._frame.run
         self._ledger = RunLedger(store, layout, run, environment.clock, routes)
-        captures = GroupCaptures(self._frame, store, self._account, self._news)
-        bundle = AccessCapture(self._frame, store, self._news)
+        captures = GroupCaptures(self._frame, store, self._account)
+        bundle = AccessCapture(self._frame, store)
         captures.take(cluster, waits=not settings.follow)  # before the plan asks for end offsets
         looked = environment.clock.now().timestamp()
         plan = make_plan(
@@ -220,7 +222,7 @@ class SinkRun:
         for at in plan.partitions:
             self._account.begin(at)
         self._news.start(plan)
-        self._news.held_up(self._account.held_up())
+        self._frame.tell_all(self._summary.held_up(self._account.held_up()))
 
     def _stored_as(self, plan: SinkPlan) -> dict[str, str]:
         routes = wiring.routes(self._frame.settings)
@@ -389,7 +391,7 @@ class SinkRun:
             said = replace(said, end=self._account.progress(said))
         if isinstance(said, Warned) and said.code == "bad_record":  # of each partition the first
             where = said.place["topic"], said.place["partition"]
-            self._summary.remarks.setdefault((said.code, where), said)
+            self._summary.remarks.setdefault((said.code, where), (said,))
         if said is not None:
             self._frame.tell(said)
 
@@ -416,7 +418,7 @@ class SinkRun:
         """Return the summary; it says up to when everything is known to be backed up."""
         with self._account.lock:
             held_up = self._account.held_up()
-            self._news.held_up(held_up)
+            self._frame.tell_all(self._summary.held_up(held_up))
             untils = self._untils()
             self._summary.partitions = [
                 replace(row.shown(), complete_until=untils.get(row.report.where))

@@ -17,7 +17,6 @@ from kbackup.naming import Layout
 from kbackup.runs.context import Environment, RunContext, Stop
 from kbackup.runs.status import status
 from kbackup.sink import captures
-from kbackup.sink.accounting import News, SinkProgress
 from kbackup.sink.captures import AccessCapture
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store, put_bytes, put_json
@@ -195,8 +194,7 @@ def test_a_run_that_follows_looks_every_ten_minutes(kafka: FakeKafka, store: Sto
     frame = RunContext.of(
         "sink", configured(), telling([]), Stop(), environment(kafka, store, clock)
     )
-    news = News(frame.settings, frame.summary, SinkProgress(frame.summary).lock, frame.tell)
-    capture = AccessCapture(frame, open_store(store), news)
+    capture = AccessCapture(frame, open_store(store))
     found = []
     for _ in range(3):
         capture.turn()
