@@ -55,10 +55,10 @@ from kbackup.restore.restored import Restored, why_spread
 from kbackup.restore.routing import RecordRoutes
 from kbackup.restore.target import asked, begin
 from kbackup.restore.translate import GroupView, Learned, NotReachedError
-from kbackup.restore.watch import BUCKET, BucketWatch, Ready, Remarks, stamps
+from kbackup.restore.watch import BUCKET, BucketWatch, Plans, Ready, stamps
 from kbackup.runs import known
 from kbackup.runs.context import Agree, RunContext
-from kbackup.runs.following import Asides, Pauses, Subject, turns
+from kbackup.runs.following import Asides, Pauses, Subject, aside_told, place_of, turns
 from kbackup.runs.inventory import Inventory, listed
 from kbackup.stores import Store
 
@@ -83,7 +83,7 @@ class Following:
         self._settings, self._summary, self._environment = settings, summary, environment
         self._tell, self._stop, self._layout = frame.tell, frame.stop, frame.layout
         self._interval_s = settings.s3_poll_interval_ms / 1000
-        self._remarks = Remarks(frame)
+        self._plans = Plans(frame)
         self._lookout = BucketWatch(frame, account.passes_over)
         self._asides = Asides(Pauses(self._interval_s, self._interval_s))
         self._ready = Ready(self._interval_s)
@@ -168,7 +168,7 @@ class Following:
         with self._account.lock:
             good = self._success
             return {
-                "plan": self._remarks.plans(),
+                "plan": self._plans.latest(),
                 "timings": replace(self._frame.timings),
                 "last_success": (
                     None if good is None else rfc3339(datetime.fromtimestamp(good, UTC))
@@ -284,7 +284,7 @@ class Following:
         begun = list[RestoreUnit]()
         by_source: dict[str, list[PlannedTopic]] = {}
         for topic in plan.topics:
-            self._remarks.plan(topic)
+            self._plans.plan(topic)
             by_source.setdefault(topic.copy.source, []).append(topic)
         for name, topics in by_source.items():
             alone = replace(plan, topics=tuple(topics))
@@ -370,23 +370,24 @@ class Following:
         with self._account.lock:
             for issue in found.issues:
                 at = issue.place.get("topic"), issue.place.get("partition")
-                self._summary.standing["audit", *at] = issue
+                self._summary.stand(("audit", *at), [issue])
 
     # what is set aside
 
     def _set_aside(self, place: Subject, failures: Sequence[Issue]) -> None:
         with self._account.lock:
             is_news = self._asides.add(place, failures, self._now(), random.random())  # noqa: S311  (spreads retries)
-            self._remarks.stand(place, failures)
+            where = place_of(place)
+            self._summary.stand(("aside", place), [each.at(**where) for each in failures])
         if is_news:
-            self._remarks.aside(place, failures[0])
+            self._tell(aside_told("restore", place, failures[0], self._frame.run))
 
     def _take_up(self, place: Subject) -> None:
         with self._account.lock:
             was_aside = self._asides.remove(place)
-            self._remarks.stand(place, ())
+            self._summary.stand(("aside", place), ())
         if was_aside:
-            self._remarks.aside(place, None)
+            self._tell(aside_told("restore", place, None, self._frame.run))
 
 
 RENEW_S: Final = 86_400.0

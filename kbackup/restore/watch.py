@@ -7,7 +7,7 @@ where it says nothing, an object is taken when it has not changed for a while.
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -21,22 +21,21 @@ from kbackup.restore.plan import PlannedTopic
 from kbackup.restore.progress import skipped
 from kbackup.restore.resume import LEFT_OUT
 from kbackup.runs.context import RunContext
-from kbackup.runs.following import Subject, aside_told, place_of
 from kbackup.runs.known import BackupState
 
 BUCKET: Final = ""
 """What is set aside where the bucket cannot be listed, or the cluster not be asked."""
 
 
-class Remarks:
-    """Reports what is new of topics and of what is set aside; the summary has what holds."""
+class Plans:
+    """Reports what is planned for topics where that is news; the summary has what holds."""
 
     def __init__(self, frame: RunContext) -> None:
         self._frame, self._summary = frame, frame.summary
         self._plans: dict[tuple[str, str], TopicPlanned] = {}
         self._retimed = set[str]()  # targets that replace the timestamps of what is written
 
-    def plans(self) -> list[TopicPlanned]:
+    def latest(self) -> list[TopicPlanned]:
         """Return the latest plan of each topic."""
         return list(self._plans.values())
 
@@ -56,22 +55,6 @@ class Remarks:
             said = [one.code for each in self._summary.remarks.values() for one in each]
             if LEFT_OUT in said:  # the target still differs from the backup
                 self._summary.skipped["incomplete_partitions"] = said.count(LEFT_OUT)
-
-    def aside(self, place: Subject, failure: Issue | None) -> None:
-        """Report that *place* is set aside, and why, or where nothing fails that it goes on."""
-        self._frame.tell(aside_told("restore", place, failure, self._summary.run))
-
-    def stand(self, place: Subject, failures: Sequence[Issue]) -> None:
-        """Put into the summary why *place* is set aside: that is the reason of the exit code.
-
-        The failures replace what was said before; there are none where it no longer is.
-        """
-        standing = self._summary.standing
-        for number, failure in enumerate(failures):
-            standing["aside", place, number] = failure.at(**place_of(place))
-        number = len(failures)
-        while standing.pop(("aside", place, number), None) is not None:
-            number += 1
 
 
 UNENTERED_S: Final = 300.0

@@ -323,7 +323,7 @@ class Summary:
         self.facts: dict[str, Any] = {}
         self.lock = RLock()
         self.remarks: dict[Hashable, tuple[Warned, ...]] = {}
-        self.standing: dict[Any, Issue] = {}
+        self.standing: dict[Hashable, tuple[Issue, ...]] = {}
         self._errors: list[Issue] = []
         self._warnings: list[Warned] = []
         self._told: dict[TopicPartition, tuple[float, bool]] = {}
@@ -334,6 +334,13 @@ class Summary:
         failure = error.issue() if isinstance(error, KbackupError) else error
         if failure not in self._errors:
             self._errors.append(failure)
+
+    def stand(self, about: Hashable, failures: Iterable[Issue]) -> None:
+        """Take why something fails for now, in place of what it failed with before."""
+        with self.lock:
+            self.standing.pop(about, None)
+            if found := tuple(failures):
+                self.standing[about] = found
 
     def warn(self, code: str, text: str, **place: Any) -> Warned:
         """Take a warning; return it, to be told."""
@@ -402,7 +409,7 @@ class Summary:
 
     def _all_errors(self) -> list[Issue]:
         found = [failure for failure in self._errors if failure.code != StoppedError.code]
-        for failure in self.standing.values():
+        for failure in chain(*self.standing.values()):
             if failure not in found:
                 found.append(failure)
         return found

@@ -270,10 +270,10 @@ class SinkProgress:
     def set_aside(self, where: TopicPartition, failure: Issue | None) -> bool:
         """Record why a partition is stalled, None if it is not; return whether that is new."""
         with self.lock:
-            before = self._summary.standing.pop(where, None)
-            if failure is not None:
-                self._summary.standing[where] = failure
-            return (before and before.code) != (failure and failure.code)
+            before = self._summary.standing.get(where, ())
+            now = () if failure is None else (failure,)
+            self._summary.stand(where, now)
+            return [each.code for each in before] != [each.code for each in now]
 
     def held_up(self) -> dict[TopicPartition, HeldUp]:
         """Return the partitions that open transactions hold up."""
@@ -303,7 +303,7 @@ class SinkProgress:
             standing = self._summary.standing
             return all(  # which ends at the first that can: it is asked after each report
                 row.report.start is None
-                or ((failure := standing.get(where)) is not None and failure.code in _FOR_GOOD)
+                or any(failure.code in _FOR_GOOD for failure in standing.get(where, ()))
                 for where, row in self._rows.items()
             )
 

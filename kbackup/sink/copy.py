@@ -232,7 +232,7 @@ class CopyRun:
             self._fail(error.issue())
 
     def _fail(self, issue: Issue) -> None:
-        self._summary.standing[issue.what, issue.code] = issue
+        self._summary.stand((issue.what, issue.code), [issue])
 
     def _is_over(self) -> bool:
         return self._stop.is_set() or self._failed.is_set()
