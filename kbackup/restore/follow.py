@@ -55,7 +55,7 @@ from kbackup.restore.restored import Restored, why_spread
 from kbackup.restore.routing import RecordRoutes
 from kbackup.restore.target import asked, begin
 from kbackup.restore.translate import GroupView, Learned, NotReachedError
-from kbackup.restore.watch import BUCKET, BucketWatch, Plans, Ready, stamps
+from kbackup.restore.watch import BUCKET, Ready, RestoreNews, stamps
 from kbackup.runs import known
 from kbackup.runs.context import Agree, RunContext
 from kbackup.runs.following import Asides, Pauses, Subject, aside_told, place_of, turns
@@ -83,8 +83,7 @@ class Following:
         self._settings, self._summary, self._environment = settings, summary, environment
         self._tell, self._stop, self._layout = frame.tell, frame.stop, frame.layout
         self._interval_s = settings.s3_poll_interval_ms / 1000
-        self._plans = Plans(frame)
-        self._lookout = BucketWatch(frame, account.passes_over)
+        self._news = RestoreNews(frame, account)
         self._asides = Asides(Pauses(self._interval_s, self._interval_s))
         self._ready = Ready(self._interval_s)
         self._cluster: Cluster | None = None
@@ -135,10 +134,10 @@ class Following:
         said = known.read_topics(self._store, self._layout, self._environment.clock)
         found = listed(self._settings, self._store, self._settings.topics, said)
         stamped = stamps(found, said)
-        names = self._lookout.names(stamped)
+        names = self._news.names(stamped)
         if self._is_first:
             tell_start(self._frame, cluster, names, self._settings.asked.left_out(stamped))
-        self._lookout.foreign(found)
+        self._news.listed(found)
         for place in self._asides.gone(names):
             self._take_up(place)
         due = [name for name in names if self._is_due(name, stamped[name], now)]
@@ -152,12 +151,7 @@ class Following:
         self._take_up(BUCKET)
         if self._groups is not None:
             self._groups.apply(cluster)
-        held_up = known.held_up(
-            self._store, self._layout, self._reached.get, names, self._settings.partitions
-        )
-        with self._account.lock:
-            news = self._summary.held_up(held_up)
-        self._frame.tell_all(news)
+        self._news.held_up(self._store, self._reached.get, names)
         is_whole = not self._summary.standing and self._ready.longest_s(now) < OVERDUE_S
         if is_whole and not self._stop.is_set():
             self._success = looked
@@ -168,7 +162,7 @@ class Following:
         with self._account.lock:
             good = self._success
             return {
-                "plan": self._plans.latest(),
+                "plan": self._news.plans(),
                 "timings": replace(self._frame.timings),
                 "last_success": (
                     None if good is None else rfc3339(datetime.fromtimestamp(good, UTC))
@@ -212,8 +206,7 @@ class Following:
         clock, settings = self._environment.clock, self._settings
         check_idle(cluster, self._frame.group)
         said = known.read(self._store, self._layout, clock, Asked(due))
-        for damage in said.all_damage():
-            self._frame.remark((damage.what, damage.code), (damage.code, damage.text))
+        self._news.read(said)
         begun = clock.ms() / 1000 if self._is_first else None
         found = listed(settings, self._store, due, said, self._looked)
         taken = self._ready.take(due, found, said, self._now(), begun)
@@ -247,11 +240,7 @@ class Following:
             routes=self._routes, backup=self._frame.backup, group=self._frame.group,
         )  # fmt: skip
         plan = planner.plan()
-        self._frame.remark((BUCKET, "overwritten"), *inventory.catalog.as_stored())
-        for error in planner.missing:
-            key = str(error.place.get("topic", "")), str(error)
-            if self._frame.remark(key, ("missing_object", f"{error}; left out")):
-                self._account.lacks(error)
+        self._news.lacking(inventory.catalog, planner.missing)
         for name, error in plan.failed.items():
             self._set_aside(name, [error.issue()])
         return self._allowed(plan, cluster)
@@ -283,8 +272,8 @@ class Following:
             unconfirmed = error
         begun = list[RestoreUnit]()
         by_source: dict[str, list[PlannedTopic]] = {}
+        self._news.planned(plan.topics)
         for topic in plan.topics:
-            self._plans.plan(topic)
             by_source.setdefault(topic.copy.source, []).append(topic)
         for name, topics in by_source.items():
             alone = replace(plan, topics=tuple(topics))
@@ -345,9 +334,7 @@ class Following:
                 failures.setdefault(report.where.topic, []).append(report.failure)
         for name in [name for name in names if name not in failures]:
             try:
-                text = routes.check(name)
-                said = [] if text is None else [("no_topic_chosen", text)]
-                self._frame.remark((name, "no_topic_chosen"), *said)
+                self._news.routed(name, routes.check(name))
             except RefusedError as error:
                 failures[name] = [error.issue()]
         for name, its in failures.items():

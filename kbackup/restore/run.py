@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbackup import errors
-from kbackup.catalog import access, listing
+from kbackup.catalog import access
 from kbackup.catalog.identity import BackupIdentity
 from kbackup.catalog.ledger import stream
 from kbackup.config import Settings
@@ -16,17 +16,15 @@ from kbackup.events import Ended, Planned, Tell
 from kbackup.kafka import Cluster, check_idle
 from kbackup.plugins import choose_topics
 from kbackup.restore import target
-from kbackup.restore.checks import APPEND_TIME
 from kbackup.restore.follow import Following
 from kbackup.restore.job import SKIPPED_MOST
 from kbackup.restore.plan import Planner, RestorePlan, confirm_adding
-from kbackup.restore.progress import RestoreProgress, RestoreTasks, SkipList, skipped, tell_start
-from kbackup.restore.resume import LEFT_OUT
+from kbackup.restore.progress import RestoreProgress, RestoreTasks, SkipList, tell_start
 from kbackup.restore.routing import RecordRoutes, Surveyed
 from kbackup.restore.schemas import TargetSchemas
 from kbackup.restore.target import asked, begin
 from kbackup.restore.task import bytes_as_stored
-from kbackup.restore.watch import FOREIGN_MOST
+from kbackup.restore.watch import RestoreNews
 from kbackup.runs import history, known, wiring
 from kbackup.runs.context import Agree, Environment, RunContext, Stop
 from kbackup.runs.dead_letters import ensure_topic
@@ -61,6 +59,7 @@ class RestoreRun:
         self._account = RestoreProgress(
             self._summary, SKIPPED_MOST if settings.follow else None, self._skip_list
         )
+        self._news = RestoreNews(frame, self._account)
         self._schemas = TargetSchemas(settings, frame.layout, self._summary, frame.tell)
         self._error_topic = target.error_topic(settings)
         self._following: Following | None = None
@@ -173,25 +172,13 @@ class RestoreRun:
             # a run checks this with its first writer, and no client of ours may outlive the check
             asks_for_transactions=settings.exactly_once and settings.dry_run,
         )
-        for code, text in inventory.catalog.as_stored():
-            self._frame.tell(self._summary.warn(code, text))
-        for error in planner.missing:
-            self._account.lacks(error)
-            self._frame.tell(self._summary.warn("missing_object", f"{error}; left out"))
+        self._news.lacking(inventory.catalog, planner.missing)
         if not plan.refusals:
             self._check(plan, store)
         if settings.as_of is None:  # else what is held up now came later
-            self._say_held_up(store, plan, inventory.known)
+            said, sources = inventory.known, {topic.copy.source for topic in plan.topics}
+            self._news.held_up(store, lambda at: said.ledger(at).reached(), sources)
         return plan
-
-    def _say_held_up(self, store: Store, plan: RestorePlan, said: known.BackupState) -> None:
-        sources = {topic.copy.source for topic in plan.topics}
-        held_up = known.held_up(
-            store, self._frame.layout, lambda at: said.ledger(at).reached(), sources,
-            self._frame.settings.partitions,
-        )  # fmt: skip
-        for warned in self._summary.held_up(held_up):
-            self._frame.tell(warned)
 
     def _take_stock(self, store: Store) -> Inventory:
         settings, layout = self._frame.settings, self._frame.layout
@@ -201,9 +188,8 @@ class RestoreRun:
         read = known.read_if_allowed if settings.no_lock else known.read
         said = read(store, layout, self._frame.environment.clock, settings.asked)
         found = listed(settings, store, settings.topics, said)
-        self._say_foreign(found)
-        for damage in said.all_damage():
-            self._frame.tell(self._summary.warn(damage.code, damage.text, key=damage.what))
+        self._news.listed(found)
+        self._news.read(said)
         return Inventory(settings, store, found, said)
 
     def _read_routes(self, store: Store, inventory: Inventory) -> RecordRoutes:
@@ -221,38 +207,17 @@ class RestoreRun:
             routes.take(report)
             self._account.foretell(report.where, *routes.lost(report.where), report.skipped)
         for name in names:
-            if (text := routes.check(name)) is not None:
-                frame.tell(self._summary.warn("no_topic_chosen", text))
+            self._news.routed(name, routes.check(name))
         return routes
-
-    def _say_foreign(self, found: listing.Catalog) -> None:
-        self._summary.skip("foreign_objects", found.foreign_count)
-        for key, why in found.foreign:
-            self._skip_list.add(skipped(key, why))
-        for key, why in found.foreign[:FOREIGN_MOST]:
-            self._frame.tell(
-                self._summary.warn("foreign_object", f"{key} is ignored: {why}", key=key)
-            )
-        for code, text in found.left_out():
-            self._frame.tell(self._summary.warn(code, text))
-        self._summary.skip(listing.OTHER_FORMAT, found.ignored)
 
     def _show(self, plan: RestorePlan, cluster: Cluster) -> None:
         topics = [topic.copy.source for topic in plan.topics]
         tell_start(self._frame, cluster, topics, plan.left_out)
-        self._summary.facts["plan"] = [topic.event() for topic in plan.topics]
+        self._news.planned(plan.topics)
+        self._summary.facts["plan"] = self._news.plans()
         for topic in plan.topics:
-            self._frame.tell(topic.event())
             for error in topic.refusals:
                 self._summary.fail(error)
-            for code, text in topic.warnings:
-                self._frame.tell(self._summary.warn(code, text))
-                if code == LEFT_OUT:  # the target still differs from the backup
-                    self._summary.skip("incomplete_partitions")
-                elif code == known.REMOVED_SINCE:
-                    self._summary.skip("partitions_with_removed_objects")
-                elif code == APPEND_TIME and topic.units:
-                    self._summary.skip("topics_with_other_timestamps")
             for unit in topic.units:
                 self._account.plan(unit)
         self._schemas.show()

@@ -1,4 +1,4 @@
-"""What a restore that follows sees in the bucket, and what it says of it.
+"""What a restore says of the bucket, and what of it one that follows takes.
 
 A bucket that is being written to may show a part of what belongs together: one of the files of a
 cut, or values before their keys.  A restore that took that part would be past the rest when it
@@ -7,54 +7,121 @@ where it says nothing, an object is taken when it has not changed for a while.
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kbackup.catalog.ledger.rows import PartitionLedger
-from kbackup.catalog.listing import BackupFile, Catalog, FileSet
-from kbackup.errors import Issue
+from kbackup.catalog.listing import OTHER_FORMAT, BackupFile, Catalog, FileSet
+from kbackup.errors import KbackupError
 from kbackup.events import NO_TOPIC, TopicPlanned
 from kbackup.records import TopicPartition
 from kbackup.restore.checks import APPEND_TIME
 from kbackup.restore.plan import PlannedTopic
-from kbackup.restore.progress import skipped
+from kbackup.restore.progress import RestoreProgress, skipped
 from kbackup.restore.resume import LEFT_OUT
 from kbackup.runs.context import RunContext
-from kbackup.runs.known import BackupState
+from kbackup.runs.known import REMOVED_SINCE, BackupState, held_up
+from kbackup.stores import Store
 
 BUCKET: Final = ""
 """What is set aside where the bucket cannot be listed, or the cluster not be asked."""
 
+_COUNTED: Final = {
+    LEFT_OUT: "incomplete_partitions",  # the target still differs from the backup
+    REMOVED_SINCE: "partitions_with_removed_objects",
+}
+"""Warnings of plans, and the reason by which each counts as left out."""
 
-class Plans:
-    """Reports what is planned for topics where that is news; the summary has what holds."""
+FOREIGN_MOST: Final = 20
+"""Foreign objects that are named; all are counted."""
 
-    def __init__(self, frame: RunContext) -> None:
-        self._frame, self._summary = frame, frame.summary
+
+class RestoreNews:
+    """Reports what a restore plans, and finds odd, where it is news; the summary has what holds."""
+
+    def __init__(self, frame: RunContext, account: RestoreProgress) -> None:
+        self._frame, self._account, self._summary = frame, account, frame.summary
         self._plans: dict[tuple[str, str], TopicPlanned] = {}
         self._retimed = set[str]()  # targets that replace the timestamps of what is written
+        self._foreign: set[str] = set()  # what the last listing had
 
-    def latest(self) -> list[TopicPlanned]:
+    def plans(self) -> list[TopicPlanned]:
         """Return the latest plan of each topic."""
         return list(self._plans.values())
 
-    def plan(self, topic: PlannedTopic) -> None:
-        """Report what is planned for a topic where that is news, and what is odd about it."""
-        place, event = (topic.copy.source, topic.copy.target), topic.event()
-        with self._summary.lock:
-            before = self._plans.get(place)
-            self._plans[place] = event
+    def planned(self, topics: Iterable[PlannedTopic]) -> None:
+        """Report what is planned for topics, and what is odd about it."""
+        for topic in topics:
+            place, event = (topic.copy.source, topic.copy.target), topic.event()
+            with self._summary.lock:
+                before = self._plans.get(place)
+                self._plans[place] = event
             if topic.units and any(code == APPEND_TIME for code, _ in topic.warnings):
                 self._retimed.add(place[1])
-                self._summary.skipped["topics_with_other_timestamps"] = len(self._retimed)
-        if before is None or (before.action, before.code) != (event.action, event.code):
-            self._frame.tell(event)
-        self._frame.remark((place[0], f"plan of {place[1]}"), *topic.warnings)
+            if before is None or (before.action, before.code) != (event.action, event.code):
+                self._frame.tell(event)
+            self._frame.remark((place[0], f"plan of {place[1]}"), *topic.warnings)
         with self._summary.lock:
-            said = [one.code for each in self._summary.remarks.values() for one in each]
-            if LEFT_OUT in said:  # the target still differs from the backup
-                self._summary.skipped["incomplete_partitions"] = said.count(LEFT_OUT)
+            said = Counter(one.code for each in self._summary.remarks.values() for one in each)
+            counts = {reason: said[code] for code, reason in _COUNTED.items()}
+            counts["topics_with_other_timestamps"] = len(self._retimed)
+            self._summary.skipped |= {reason: count for reason, count in counts.items() if count}
+
+    def listed(self, found: Catalog) -> None:
+        """Report objects that are not the backup's, and those of another format."""
+        keys = {f"{key} is ignored: {why}": key for key, why in found.foreign[:FOREIGN_MOST]}
+        said = [("foreign_object", text) for text in keys]
+        reason, number = "foreign_objects", found.foreign_count
+        self._frame.remark((BUCKET, reason), *said, keys=keys, skipped=reason, count=number)
+        reason, number = OTHER_FORMAT, found.ignored
+        self._frame.remark((BUCKET, reason), *found.left_out(), skipped=reason, count=number)
+        for key, why in found.foreign:
+            if key not in self._foreign:
+                self._account.passes_over(skipped(key, why))
+        self._foreign = {key for key, _ in found.foreign}
+
+    def read(self, said: BackupState) -> None:
+        """Report what of the backup's account of itself cannot be read."""
+        for damage in said.all_damage():
+            about, keys = (damage.what, damage.code), {damage.text: damage.what}
+            self._frame.remark(about, (damage.code, damage.text), keys=keys)
+
+    def lacking(self, found: Catalog, missing: Iterable[KbackupError]) -> None:
+        """Report what was overwritten of what is restored, and count and list what is missing."""
+        self._frame.remark((BUCKET, "overwritten"), *found.as_stored())
+        for error in missing:
+            key = str(error.place.get("topic", "")), str(error)
+            if self._frame.remark(key, ("missing_object", f"{error}; left out")):
+                self._account.lacks(error)
+
+    def routed(self, topic: str, text: str | None) -> None:
+        """Report that no record of *topic* has a topic to go to: *text*; None: one has."""
+        said = [] if text is None else [("no_topic_chosen", text)]
+        self._frame.remark((topic, "no_topic_chosen"), *said)
+
+    def held_up(
+        self, store: Store, reached: Callable[[TopicPartition], int | None], topics: Collection[str]
+    ) -> None:
+        """Report what open transactions keep from the backup of *topics*; as `known.held_up`."""
+        frame = self._frame
+        found = held_up(store, frame.layout, reached, topics, frame.settings.partitions)
+        with self._summary.lock:
+            news = self._summary.held_up(found)
+        frame.tell_all(news)
+
+    def names(self, there: Collection[str]) -> list[str]:
+        """Return the topics to restore of those that are there; report which have yet to come."""
+        settings = self._frame.settings
+        wanted = settings.asked.topics(there)
+        missing = [name for name in wanted if name not in there]
+        said = []
+        if missing or not wanted:
+            what = ", ".join(missing) or f"a topic that matches {settings.topics_regex or '.*'}"
+            said = [(NO_TOPIC, f"waiting for {what} in {self._frame.layout.place}")]
+        self._frame.remark((BUCKET, NO_TOPIC), *said)
+        return [name for name in wanted if name in there]
 
 
 UNENTERED_S: Final = 300.0
@@ -159,43 +226,6 @@ class Ready:
 def _bytes(file: BackupFile, ledger: PartitionLedger) -> int | None:
     entry = ledger.objects.get(file.key)
     return None if entry is None else entry.bytes
-
-
-FOREIGN_MOST: Final = 20
-"""Foreign objects that are named; all are counted."""
-
-
-class BucketWatch:
-    """Reports what is odd about a listing of the bucket."""
-
-    def __init__(self, frame: RunContext, passes_over: Callable[[Issue], None]) -> None:
-        self._frame, self._passes_over = frame, passes_over
-        self._foreign: set[str] = set()  # what the last listing had
-
-    def names(self, there: Collection[str]) -> list[str]:
-        """Return the topics to restore of those that are there; report which have yet to come."""
-        settings = self._frame.settings
-        wanted = settings.asked.topics(there)
-        missing = [name for name in wanted if name not in there]
-        if missing or not wanted:
-            what = ", ".join(missing) or f"a topic that matches {settings.topics_regex or '.*'}"
-            place = self._frame.layout.place
-            self._frame.remark((BUCKET, NO_TOPIC), (NO_TOPIC, f"waiting for {what} in {place}"))
-        else:
-            self._frame.remark((BUCKET, NO_TOPIC))
-        return [name for name in wanted if name in there]
-
-    def foreign(self, found: Catalog) -> None:
-        """Report objects that are not the backup's, and those of another format."""
-        keys = {f"{key} is ignored: {why}": key for key, why in found.foreign[:FOREIGN_MOST]}
-        said = [("foreign_object", text) for text in keys]
-        reason, number = "foreign_objects", found.foreign_count
-        self._frame.remark((BUCKET, reason), *said, keys=keys, skipped=reason, count=number)
-        self._frame.remark((BUCKET, "left_out"), *found.left_out())
-        for key, why in found.foreign:
-            if key not in self._foreign:
-                self._passes_over(skipped(key, why))
-        self._foreign = {key for key, _ in found.foreign}
 
 
 def stamps(found: Catalog, said: BackupState) -> dict[str, str]:

@@ -78,7 +78,7 @@ def test_what_is_left_out_or_altered_is_exit_3() -> None:
     run = a_run(told)
     where = TopicPartition("orders", 0)
 
-    run._say_foreign(Catalog(foreign=[("topics/orders/README", "not a key")], foreign_count=1))
+    run._news.listed(Catalog(foreign=[("topics/orders/README", "not a key")], foreign_count=1))
     position = RestorePosition(RestoreSource("", where), "", Cursor(0, 0))
     sets = (FileSet(where, 0, "partition=0"),)
     run._account.plan(RestoreUnit(position, (Lane(TopicPartition("copy", 0), Span(0, 0)),), sets))
