@@ -64,17 +64,17 @@ class RestoreNews:
                 self._frame.tell(event)
             self._frame.remark((place[0], f"plan of {place[1]}"), *topic.warnings)
         with self._summary.lock:
-            said = Counter(one.code for each in self._summary.remarks.values() for one in each)
+            said = Counter(each.code for each in self._summary.holding())
             counts = {reason: said[code] for code, reason in _COUNTED.items()}
             counts["topics_with_other_timestamps"] = len(self._retimed)
             self._summary.skipped |= {reason: count for reason, count in counts.items() if count}
 
     def listed(self, found: Catalog) -> None:
         """Report objects that are not the backup's, and those of another format."""
-        keys = {f"{key} is ignored: {why}": key for key, why in found.foreign[:FOREIGN_MOST]}
-        said = [("foreign_object", text) for text in keys]
+        foreign = found.foreign[:FOREIGN_MOST]
+        said = [("foreign_object", f"{key} is ignored: {why}", key) for key, why in foreign]
         reason, number = "foreign_objects", found.foreign_count
-        self._frame.remark((BUCKET, reason), *said, keys=keys, skipped=reason, count=number)
+        self._frame.remark((BUCKET, reason), *said, skipped=reason, count=number)
         reason, number = OTHER_FORMAT, found.ignored
         self._frame.remark((BUCKET, reason), *found.left_out(), skipped=reason, count=number)
         for key, why in found.foreign:
@@ -85,8 +85,8 @@ class RestoreNews:
     def read(self, said: BackupState) -> None:
         """Report what of the backup's account of itself cannot be read."""
         for damage in said.all_damage():
-            about, keys = (damage.what, damage.code), {damage.text: damage.what}
-            self._frame.remark(about, (damage.code, damage.text), keys=keys)
+            about = damage.what, damage.code
+            self._frame.remark(about, (damage.code, damage.text, damage.what))
 
     def lacking(self, found: Catalog, missing: Iterable[KbackupError]) -> None:
         """Report what was overwritten of what is restored, and count and list what is missing."""

@@ -7,11 +7,10 @@ every run in the same way.
 
 import logging
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, Unpack
 
 from kbackup.catalog import identity
@@ -26,7 +25,7 @@ from kbackup.naming import Layout
 from kbackup.runs import history, wiring
 from kbackup.runs.following import turns
 from kbackup.runs.locks import RunLock, lost_lock
-from kbackup.runs.report import Summary
+from kbackup.runs.report import Said, Summary
 from kbackup.spark import engine
 from kbackup.spark.channel import NotBegun, R, Task, Timings
 from kbackup.spark.engine import TaskOptions
@@ -316,8 +315,7 @@ class RunContext:
     def remark(
         self,
         about: Hashable,
-        *said: tuple[str, str],
-        keys: Mapping[str, str] = MappingProxyType({}),
+        *said: Said,
         skipped: str | None = None,
         count: int = 1,
     ) -> bool:
@@ -329,7 +327,7 @@ class RunContext:
             if skipped is not None:
                 self.summary.skipped.pop(skipped, None)
                 self.summary.skip(skipped, count if said else 0)
-            news = self.summary.remark(about, said, keys)
+            news = self.summary.remark(about, said)
         self.tell_all(news)
         return bool(news)
 

@@ -12,13 +12,12 @@ While it is open, all that follows is kept from a backup too: for moments as a r
 somebody ends it where its producer is gone and the coordinator has lost it.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
 from threading import RLock
 from time import monotonic
-from types import MappingProxyType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from kbackup import clock
@@ -305,6 +304,10 @@ LEFT_BEHIND: Final = "held_up_offsets"
 """Counts the offsets that transactions which are open for too long keep from the backup."""
 
 
+Said = tuple[str, str] | tuple[str, str, str]
+"""Code and text of a warning, and the key of the object that it is about, if it is about one."""
+
+
 class Summary:
     """Collects what happened; `finish` says what it comes to: an `Ended`.
 
@@ -322,7 +325,7 @@ class Summary:
         self.skipped: dict[str, int] = {}
         self.facts: dict[str, Any] = {}
         self.lock = RLock()
-        self.remarks: dict[Hashable, tuple[Warned, ...]] = {}
+        self.remarks: dict[Hashable, dict[Hashable, Warned]] = {}
         self.standing: dict[Hashable, tuple[Issue, ...]] = {}
         self._errors: list[Issue] = []
         self._warnings: list[Warned] = []
@@ -353,26 +356,21 @@ class Summary:
         if count:
             self.skipped[reason] = self.skipped.get(reason, 0) + count
 
-    def remark(
-        self,
-        about: Hashable,
-        said: Iterable[tuple[str, str]],
-        keys: Mapping[str, str] = MappingProxyType({}),
-    ) -> list[Warned]:
-        """Take what holds *about* something for now, in place of what did; return the news.
-
-        Args:
-            said: Codes and texts; none where nothing holds any longer.
-            keys: By its text, the object that one is about.
-        """
-        now = tuple(
-            Warned(code, text, {"key": keys[text]} if text in keys else {}, run=self.run)
-            for code, text in dict.fromkeys(said)
-        )
+    def remark(self, about: Hashable, said: Iterable[Said]) -> list[Warned]:
+        """Take what holds *about* something for now, in place of what did; return the news."""
+        now: dict[Hashable, Warned] = {}
+        for each in said:
+            place = {"key": each[2]} if len(each) > 2 else {}
+            now[each] = Warned(each[0], each[1], place, run=self.run)
         with self.lock:
-            before = self.remarks.get(about, ())
+            before = self.remarks.get(about, {})
             self.remarks[about] = now
-        return [each for each in now if each not in before]
+        return [now[each] for each in now if each not in before]
+
+    def holding(self) -> Iterator[Warned]:
+        """Yield the warnings that hold for now."""
+        for each in self.remarks.values():
+            yield from each.values()
 
     def held_up(self, found: Mapping[TopicPartition, HeldUp]) -> list[Warned]:
         """Take what open transactions hold up now, in place of what they did; return the news.
@@ -380,13 +378,14 @@ class Summary:
         What holds a partition up is news once, and once more when it does so for too long: then
         what is behind it is left out.
         """
-        said, news = list[Warned](), list[Warned]()
+        said: dict[Hashable, Warned] = {}
+        news = []
         for where, each in found.items():
-            said.append(Warned.about(where, HELD_UP, each.text(where), self.run))
+            said[where] = Warned.about(where, HELD_UP, each.text(where), self.run)
             if self._told.get(where) != (each.since, each.is_long):
                 self._told[where] = each.since, each.is_long
-                news.append(said[-1])
-        self.remarks[HELD_UP] = tuple(said)
+                news.append(said[where])
+        self.remarks[HELD_UP] = said
         self.skipped.pop(LEFT_BEHIND, None)
         self.skip(LEFT_BEHIND, sum(each.behind for each in found.values() if each.is_long))
         return news
@@ -431,7 +430,7 @@ class Summary:
             tuple(self.partitions),
             _topics(self.partitions),
             self._all_errors(),
-            (*self._warnings, *chain(*self.remarks.values())),
+            (*self._warnings, *self.holding()),
             dict(self.facts),
         )
 

@@ -506,8 +506,8 @@ class CopyRun:
             facts["timings"] = {"work_s": round(self._work_s, 3)}
         elif total[Outcome.SENT]:
             facts["estimate"] = self._estimate(seen, total["bytes"])
-        for key, why in seen.found.foreign:
-            yield self._summary.warn("foreign_object", why, key=key)
+        foreign = [("foreign_object", why, key) for key, why in seen.found.foreign]
+        yield from self._summary.remark("foreign_objects", foreign)
         self._summary.skipped.pop("foreign_objects", None)
         self._summary.skip("foreign_objects", seen.found.foreign_count)
 
@@ -554,9 +554,11 @@ class CopyRun:
                 named += 1
                 if named <= _NAMED:
                     self._fail(one.why)
+        said = []
         if named > _NAMED:
             text = f"{counted(named - _NAMED, 'more object')} {form(named, 'is', 'are')} lost"
-            self._summary.warn("more_errors", text)
+            said = [("more_errors", text)]
+        self._summary.remark("more_errors", said)
 
 
 def _partition(

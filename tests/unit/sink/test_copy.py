@@ -14,7 +14,7 @@ from kbackup.catalog.ledger.rows import ACCEPTED, OBJECTS, of_object, table
 from kbackup.catalog.ledger.stream import topic_stream, topics_stream
 from kbackup.clock import SystemClock
 from kbackup.errors import StoreError
-from kbackup.events import to_json
+from kbackup.events import Warned, to_json
 from kbackup.formats import FormatOptions
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
@@ -655,6 +655,27 @@ def test_a_copy_that_follows_brings_what_is_new(source: Source, target: Store) -
     assert [] == list(told)
     assert [5, 6] == [sum(to_json(row)["sent"] for row in rows) for rows in (first, then)]
     assert 143 == summary.exit_code(15)
+
+
+def test_a_copy_that_follows_names_what_is_foreign_once(source: Source, target: Store) -> None:
+    """However many passes see it; the summary has it as long as it is there."""
+    summary, stop, passes = Summary("r", "sink copy"), Stop(), list[list[str]]()
+    put_bytes(source.store, "topics/orders/README", b"hands off")
+    copy = CopyRun(
+        source.store, target, LAYOUT, FormatOptions(), ALL, SystemClock(), summary, stop,
+        poll_s=0.0,
+    )  # fmt: skip
+
+    def look(timeout: float | None = None) -> bool:
+        passes.append([each.code for each in summary.finish().warnings])
+        if len(passes) == 3:
+            stop.ask(15)
+        return stop.event.is_set()
+
+    stop.event.wait = look  # type: ignore[method-assign]
+    told = [event.code for event in copy() if isinstance(event, Warned)]
+
+    assert (["foreign_object"], [["foreign_object"]] * 3) == (told, passes)
 
 
 def test_a_copy_that_follows_says_each_ten_minutes_that_it_does(
