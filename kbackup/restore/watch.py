@@ -107,9 +107,7 @@ class RestoreNews:
         """Report what open transactions keep from the backup of *topics*; as `known.held_up`."""
         frame = self._frame
         found = held_up(store, frame.layout, reached, topics, frame.settings.partitions)
-        with self._summary.lock:
-            news = self._summary.held_up(found)
-        frame.tell_all(news)
+        frame.tell_all(self._summary.held_up(found))
 
     def names(self, there: Collection[str]) -> list[str]:
         """Return the topics to restore of those that are there; report which have yet to come."""

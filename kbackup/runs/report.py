@@ -12,7 +12,7 @@ While it is open, all that follows is kept from a backup too: for moments as a r
 somebody ends it where its producer is gone and the coordinator has lost it.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -367,10 +367,10 @@ class Summary:
             self.remarks[about] = now
         return [now[each] for each in now if each not in before]
 
-    def holding(self) -> Iterator[Warned]:
-        """Yield the warnings that hold for now."""
-        for each in self.remarks.values():
-            yield from each.values()
+    def holding(self) -> list[Warned]:
+        """Return the warnings that hold for now."""
+        with self.lock:
+            return [one for each in self.remarks.values() for one in each.values()]
 
     def held_up(self, found: Mapping[TopicPartition, HeldUp]) -> list[Warned]:
         """Take what open transactions hold up now, in place of what they did; return the news.
@@ -385,9 +385,10 @@ class Summary:
             if self._told.get(where) != (each.since, each.is_long):
                 self._told[where] = each.since, each.is_long
                 news.append(said[where])
-        self.remarks[HELD_UP] = said
-        self.skipped.pop(LEFT_BEHIND, None)
-        self.skip(LEFT_BEHIND, sum(each.behind for each in found.values() if each.is_long))
+        with self.lock:
+            self.remarks[HELD_UP] = said
+            self.skipped.pop(LEFT_BEHIND, None)
+            self.skip(LEFT_BEHIND, sum(each.behind for each in found.values() if each.is_long))
         return news
 
     def total(self, name: str) -> int | None:

@@ -391,7 +391,8 @@ class SinkRun:
             said = replace(said, end=self._account.progress(said))
         if isinstance(said, Warned) and said.code == "bad_record":  # of each partition the first
             where = said.place["topic"], said.place["partition"]
-            self._summary.remarks.setdefault(said.code, {}).setdefault(where, said)
+            with self._summary.lock:
+                self._summary.remarks.setdefault(said.code, {}).setdefault(where, said)
         if said is not None:
             self._frame.tell(said)
 
