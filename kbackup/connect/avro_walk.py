@@ -27,14 +27,14 @@ AVRO: Final = "avro"
 """``Schema.encoding`` of datums with an Avro schema."""
 
 
-class Leaf(ctypes.Structure):
-    """A plain value of a schema: ``struct leaf`` of ``avro.c``."""
+class Part(ctypes.Structure):
+    """A part of a schema that is read: ``struct part`` of ``avro.c``."""
 
     _fields_ = (
         ("kind", ctypes.c_int32),
         ("some", ctypes.c_int32),
         ("size", ctypes.c_int32),
-        ("nulls", ctypes.c_int32),
+        ("room", ctypes.c_int32),
         ("values", ctypes.c_void_p),
         ("valid", ctypes.c_void_p),
         ("starts", ctypes.c_void_p),
@@ -55,14 +55,14 @@ class Node(ctypes.Structure):
 SKIP, INT, LONG, SIZED, FLAG, SYMBOL, BRANCH, EACH, ITEMS, NEXT = range(10)
 """``enum step`` of ``walk.c``."""
 
-INT8, INT16, INT32, INT64, FLOAT, DOUBLE, BOOLEAN, BYTES, FIXED, ENUM = range(10)
+INT8, INT16, INT32, INT64, FLOAT, DOUBLE, BOOLEAN, BYTES, FIXED, ENUM, RECORD, ARRAY = range(12)
 """``enum kind`` of ``avro.c``."""
 
 _P, _I32, _I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "digest": (ctypes.c_char_p,),
-    "avro_read": (_I32, _P, _P, _I64, ctypes.POINTER(Leaf), _I32),
-    "avro_copy": (_I32, _P, ctypes.POINTER(Leaf), _I64, _P),
+    "avro_read": (_I64, _P, _P, _I64, _I64, ctypes.POINTER(Part), _I32),
+    "avro_copy": (_I32, _P, ctypes.POINTER(Part), _I64, _P),
     "avro_walk": (None, _P, _P, _I64, ctypes.POINTER(Node), _I32, _I64, _P),
 }
 """Result and arguments of each ``KB_API`` function, by its name without ``kb_``."""

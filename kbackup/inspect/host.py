@@ -81,7 +81,7 @@ def avro_reader() -> Check:
     why = avro_walk.why_not()
     if not why:
         return Check("configuration", name, "ok", "Avro values are read by the C library")
-    text = f"Avro values are read by Arrow and in Python, at about half the speed: {why}"
+    text = f"Avro values are read by fastavro, at less than a twentieth of the speed: {why}"
     do = "install kbackup where there is a C compiler (cc), or from a wheel for this platform"
     return Check("configuration", name, "warn", text, do)
 

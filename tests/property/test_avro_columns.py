@@ -1,4 +1,4 @@
-"""Avro of plain values, read in C: the same verdicts and values as in Python."""
+"""Avro of records, lists and plain values, read in C: the same verdicts and values as in Python."""
 
 import json
 from typing import Any
@@ -29,16 +29,20 @@ leaves = st.builds(
 ) | st.sampled_from([KIND, KIND.as_optional()])
 
 
-def structs(inner: st.SearchStrategy[ConnectSchema]) -> st.SearchStrategy[ConnectSchema]:
+def nested(inner: st.SearchStrategy[ConnectSchema]) -> st.SearchStrategy[ConnectSchema]:
     names = st.lists(st.tuples(st.sampled_from("abcdef"), inner), min_size=1, max_size=4)
     fields = names.map(lambda each: tuple(dict(each).items()))
-    return st.builds(ConnectSchema, st.just(Type.STRUCT), fields=fields)
+    return st.builds(ConnectSchema, st.just(Type.STRUCT), st.booleans(), fields=fields) | st.builds(
+        ConnectSchema, st.just(Type.ARRAY), st.booleans(), value=inner
+    )
 
 
 def values(schema: ConnectSchema) -> st.SearchStrategy[Any]:
     found: st.SearchStrategy[Any]
     if schema.type is Type.STRUCT:
         found = st.fixed_dictionaries({name: values(field) for name, field in schema.fields})
+    elif schema.type is Type.ARRAY:
+        found = st.lists(values(schema.items), max_size=9)
     elif schema.type in INTEGERS:
         most = 2 ** (INTEGERS[schema.type] - 1)
         found = st.integers(-most, most - 1)
@@ -57,7 +61,7 @@ def values(schema: ConnectSchema) -> st.SearchStrategy[Any]:
 
 @st.composite
 def columns(draw: st.DrawFn) -> tuple[ConnectSchema, pa.Array]:
-    schema = draw(st.recursive(leaves, structs, max_leaves=8))
+    schema = draw(st.recursive(leaves, nested, max_leaves=8))
     return schema, pa.array(draw(st.lists(values(schema), min_size=1, max_size=9)), schema.arrow())
 
 
@@ -77,14 +81,11 @@ def test_both_ways_find_the_same(case: tuple[ConnectSchema, pa.Array], data: st.
     start = data.draw(st.integers(0, len(datums) - 1), "slice")
     rows = pa.array(datums, pa.binary()).slice(start)
 
-    found = avro_columns.decode_in_c(rows, text)
+    found = avro_columns.decode(rows, text)
 
     expected, bad = avro_reading.decode_each_avro(rows, text)
     if found is not None:
         found.validate(full=True)
         assert ({}, expected.type) == (bad, found.type)
         assert repr(expected.to_pylist()) == repr(found.to_pylist())
-    if not is_damaged:  # each of these is read by both ways
-        others = avro_columns.by_columns(rows, text)
-        assert others is not None
-        assert repr(others.to_pylist()) == repr(found and found.to_pylist())
+    assert is_damaged or found is not None

@@ -1,5 +1,4 @@
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -7,6 +6,7 @@ import pytest
 
 from kbackup import native_build
 from kbackup.connect import avro_columns, avro_reading, avro_walk
+from kbackup.connect.avro_reading import long
 
 ORDER: dict[str, Any] = {
     "type": "record",
@@ -26,21 +26,12 @@ GOOD = b"\x02\0\x04\x02x\x02y\0\0" + bytes(8) + b"\0\x02ab"
 PLAIN_GOOD = GOOD.replace(b"\x04\x02x\x02y\0", b"")
 
 
-Decode = Callable[[pa.BinaryArray, str], pa.Array | None]
+in_c = pytest.mark.skipif(
+    native_build.compiler() is None and avro_walk.library() is None, reason="there is no C compiler"
+)
 
 
-@pytest.fixture(params=["native", "python"])
-def decode(request: pytest.FixtureRequest) -> Decode:
-    """Both ways from plain values to columns; the first where C can be compiled."""
-    if (
-        request.param == "native"
-        and native_build.compiler() is None
-        and avro_walk.library() is None
-    ):
-        pytest.skip("there is no C compiler")
-    return avro_columns.decode_in_c if request.param == "native" else avro_columns.by_columns
-
-
+@in_c
 @pytest.mark.parametrize(
     ("datums", "is_read"),
     [
@@ -66,6 +57,7 @@ def test_only_rows_that_are_whole_are_read_together(datums: list[bytes], is_read
         assert found.equals(avro_reading.decode_each_avro(column, json.dumps(ORDER))[0])
 
 
+@in_c
 @pytest.mark.parametrize(
     ("datums", "is_read"),
     [
@@ -92,13 +84,11 @@ def test_only_rows_that_are_whole_are_read_together(datums: list[bytes], is_read
         pytest.param([], False, id="no row"),
     ],
 )
-def test_plain_values_are_read_by_both_ways(
-    decode: Decode, datums: list[bytes], is_read: bool
-) -> None:
-    """Records of plain values are read in C and by Arrow, and damaged ones by neither."""
+def test_plain_values_are_read_by_both_ways(datums: list[bytes], is_read: bool) -> None:
+    """Records of plain values are read in C as by fastavro, and damaged ones by neither."""
     column = pa.array(datums, pa.binary())
 
-    found = decode(column, json.dumps(PLAIN))
+    found = avro_columns.decode(column, json.dumps(PLAIN))
 
     assert is_read == (found is not None)
     if found is not None:
@@ -106,8 +96,70 @@ def test_plain_values_are_read_by_both_ways(
         assert found.equals(avro_reading.decode_each_avro(column, json.dumps(PLAIN))[0])
 
 
+LISTS: dict[str, Any] = {
+    "type": "record",
+    "name": "Lists",
+    "fields": [
+        {
+            "name": "lines",
+            "type": {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "Line",
+                    "fields": [
+                        {"name": "ok", "type": ["null", "boolean"]},
+                        {"name": "tags", "type": ["null", {"type": "array", "items": "string"}]},
+                    ],
+                },
+            },
+        },
+        {"name": "last", "type": ["null", "Line"]},
+    ],
+}
+LINE = b"\2\1\2\4\2x\2y\0"
+"""``{"ok": true, "tags": ["x", "y"]}``."""
+
+
+@in_c
+@pytest.mark.parametrize(
+    ("datum", "is_read"),
+    [
+        pytest.param(b"\0\0", True, id="no item and null"),
+        pytest.param(b"\2" + LINE + b"\0\2" + LINE, True, id="a record in a list and alone"),
+        pytest.param(b"\2\0\0\0\2" + LINE, True, id="null in a list"),
+        pytest.param(b"\2" + LINE + b"\4" + LINE * 2 + b"\0\0", True, id="two blocks"),
+        pytest.param(b"\1\x12" + LINE + b"\0\0", True, id="a block with its size"),
+        pytest.param(b"\1\x7e" + LINE + b"\0\0", True, id="a block with another size"),
+        pytest.param(b"\2\0\2\2\2x\1\4\2y\0\0\0", True, id="two blocks within an item"),
+        pytest.param(long(900) + LINE * 900 + b"\0\0", True, id="many items"),
+        pytest.param(b"\2\0\2" + long(900) + b"\2x" * 900 + b"\0\0\0", True, id="many in one"),
+        pytest.param(long(2**62) + LINE * 9 + b"\0\0", False, id="endless"),
+        pytest.param(b"\2\0\2" + long(2**62) + b"\0" * 99, False, id="endless in one"),
+        pytest.param(long(-(2**63)) + b"\2" + LINE + b"\0\0", False, id="no number is as negative"),
+        pytest.param(b"\1" + LINE + b"\0\0", False, id="a block without its size"),
+        pytest.param(b"\2" + LINE + b"\0", False, id="cut after a list"),
+        pytest.param(b"\2" + LINE, False, id="cut before its end"),
+        pytest.param(b"\2" + LINE[:-1] + b"\0", False, id="cut within an item"),
+    ],
+)
+def test_lists_are_read_by_both_ways(datum: bytes, is_read: bool) -> None:
+    """Lists in blocks of any form are read in C as by fastavro, and damaged ones by neither."""
+    good = b"\2" + LINE + b"\0\0"
+    column = pa.array([b"", good, datum, good], pa.binary()).slice(1)
+
+    found = avro_columns.decode(column, json.dumps(LISTS))
+
+    expected, bad = avro_reading.decode_each_avro(column, json.dumps(LISTS))
+    assert (is_read, is_read) == (found is not None, not bad)
+    if found is not None:
+        found.validate(full=True)
+        assert found.equals(expected)
+
+
+@in_c
 @pytest.mark.parametrize("kind", ["string", "bytes", "double", "long", "boolean"])
-def test_nulls_are_where_they_were(decode: Decode, kind: str) -> None:
+def test_nulls_are_where_they_were(kind: str) -> None:
     """Values and nulls stay in their rows, whatever the type and wherever the column begins."""
     some = {
         "string": b"\x04\xc3\xa9",
@@ -121,13 +173,14 @@ def test_nulls_are_where_they_were(decode: Decode, kind: str) -> None:
     column = pa.array([b"\x02", *rows], pa.binary()).slice(1)
 
     for datums in (column, column.slice(1, 2), column.slice(3, 7)):
-        found = decode(datums, text)
+        found = avro_columns.decode(datums, text)
 
         assert found is not None
         found.validate(full=True)
         assert found.equals(avro_reading.decode_each_avro(datums, text)[0])
 
 
+@in_c
 @pytest.mark.parametrize(
     ("texts", "is_read"),
     [
@@ -137,11 +190,11 @@ def test_nulls_are_where_they_were(decode: Decode, kind: str) -> None:
         pytest.param([b"a", b"\xff"], False, id="no text"),
     ],
 )
-def test_text_is_valid_in_each_row(decode: Decode, texts: list[bytes], is_read: bool) -> None:
+def test_text_is_valid_in_each_row(texts: list[bytes], is_read: bool) -> None:
     """Bytes that are not UTF-8 are never passed on as text, whatever stands beside them."""
     column = pa.array([bytes([2 * len(text)]) + text for text in texts], pa.binary())
 
-    found = decode(column, '"string"')
+    found = avro_columns.decode(column, '"string"')
 
     assert is_read == (found is not None)
     if found is not None:
@@ -149,20 +202,20 @@ def test_text_is_valid_in_each_row(decode: Decode, texts: list[bytes], is_read: 
         found.validate(full=True)
 
 
-def test_a_number_too_large_for_its_type_is_one_bad_row(decode: Decode) -> None:
+def test_a_number_too_large_for_its_type_is_one_bad_row() -> None:
     """A number too large for its type makes one bad record; its neighbours are read."""
     column = pa.array([b"\x02", b"\xfe\xff\xff\xff\xff\x0f", b"\x04"], pa.binary())
 
-    assert decode(column, '"int"') is None
+    assert avro_columns.decode(column, '"int"') is None
     values, bad = avro_reading.decode_each_avro(column, '"int"')
     assert ([1, None, 2], [1]) == (values.to_pylist(), [*bad])
 
 
-def test_an_int_of_more_than_five_bytes_is_one_bad_row(decode: Decode) -> None:
+def test_an_int_of_more_than_five_bytes_is_one_bad_row() -> None:
     """An int that Java's reader does not take, for its length, is one bad record."""
     column = pa.array([b"\x02", b"\x82\x80\x80\x80\x00", b"\x82\x80\x80\x80\x80\x00"], pa.binary())
 
-    assert decode(column, '"int"') is None
+    assert avro_columns.decode(column, '"int"') is None
     values, bad = avro_reading.decode_each_avro(column, '"int"')
     assert ([1, 1, None], [2]) == (values.to_pylist(), [*bad])
 
@@ -178,11 +231,12 @@ def test_a_fixed_without_a_size_is_no_schema(size: object) -> None:
         avro_reading.decode_each_avro(column, text)
 
 
-def test_only_an_int_is_a_smaller_one(decode: Decode) -> None:
+@in_c
+def test_only_an_int_is_a_smaller_one() -> None:
     """``connect.type`` says which integer an int stands for, and nothing about other types."""
     text = json.dumps({"type": "enum", "name": "E", "symbols": ["a"], "connect.type": "int8"})
 
-    found = decode(pa.array([b"\0"], pa.binary()), text)
+    found = avro_columns.decode(pa.array([b"\0"], pa.binary()), text)
 
     assert found is not None
     assert (["a"], avro_reading.connect_schema(text).arrow()) == (found.to_pylist(), found.type)

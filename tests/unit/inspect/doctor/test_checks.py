@@ -165,7 +165,7 @@ def test_avro_without_its_library_is_worth_a_warning(
     finally:
         avro_walk._found.cache_clear()
 
-    assert ("warn", True, True) == (check.level, "half the speed" in check.text, why in check.text)
+    assert ("warn", True, True) == (check.level, "a twentieth" in check.text, why in check.text)
 
 
 def test_another_projects_package_over_this_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
