@@ -469,6 +469,8 @@ class _Asked:
             return found
 
         def passes(error: LostError | _SaidNoError) -> bool:
+            if is_takeover and isinstance(error, _SaidNoError) and error.code in MOVED:
+                return True  # so older brokers say that they wait for producer ids
             return self._passes(error) and (is_takeover or isinstance(error, _SaidNoError))
 
         least_s = TAKEOVER_S if is_takeover else 0.0

@@ -149,6 +149,7 @@ def test_a_coordinator_that_has_done_nothing_is_asked_again(kind: int, code: int
         pytest.param(INIT, 14, id="it is loading"),
         pytest.param(INIT, 16, id="it has moved"),
         pytest.param(INIT, 51, id="markers are being written"),
+        pytest.param(INIT, 7, id="it waits for producer ids"),
         pytest.param(INIT, LOST, id="no answer"),
     ],
 )
