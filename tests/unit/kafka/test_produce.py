@@ -129,8 +129,11 @@ def test_sequences_begin_anew_after_the_highest(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("kind", [COORDINATOR, INIT, ADD, OFFSETS, COMMIT, END])
 @pytest.mark.parametrize("code", [14, 15, 16, 51])
-def test_a_coordinator_that_has_done_nothing_is_asked_again(kind: int, code: int) -> None:
+def test_a_coordinator_that_has_done_nothing_is_asked_again(
+    kind: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is loading, it has moved, or the last transaction's markers are being written."""
+    monkeypatch.setattr(produce, "patience_s", lambda *_: 30.0)
     with (
         FakeTransactions([], errors={kind: [code] * 3}) as broker,
         opened(broker) as writer,
