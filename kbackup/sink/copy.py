@@ -69,7 +69,7 @@ from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
 from kbackup.runs.context import Stop
 from kbackup.runs.history import Estimate, of_stored
-from kbackup.runs.known import BackupState, list_as_stored
+from kbackup.runs.known import BackupState, Looked, list_as_stored
 from kbackup.runs.report import Summary
 from kbackup.stores import Served, Store, at_versions
 
@@ -176,6 +176,7 @@ class CopyRun:
         is_dry: bool = False,
     ) -> None:
         self._source, self._target, self._layout = source, target, layout
+        self._given, self._looked = source, Looked()  # without versions of an earlier pass
         self._options, self._asked, self._clock = options, asked, clock
         self._summary, self._stop = summary, stop
         self._poll_s, self._is_dry = poll_s, is_dry
@@ -290,7 +291,7 @@ class CopyRun:
 
     def _look(self) -> _Seen:
         """Read and list, in this order: what relies on objects, objects, what they rely on."""
-        source, target, layout = self._source, self._target, self._layout
+        source, target, layout = self._given, self._target, self._layout
         after = evidence(source, target, layout, AFTER, lambda _: True)
         records = run_records(source, target, layout)
         said = topics_stream(source, layout, self._clock).read()
@@ -302,7 +303,9 @@ class CopyRun:
         there = self._read_ledgers(target, entered)
         ours = {name: TopicLedger.of(entries(table)) for name, table in rows.items()}
         said_of = BackupState(ledgers=ours)
-        found = list_as_stored(source, layout, self._options, said_of, self._asked)
+        found = list_as_stored(
+            source, layout, self._options, said_of, self._asked, looked=self._looked
+        )
         self._source = at_versions(source, found.versions)
         names = self._chosen(found, {*rows, *_topics_of(said.rows)})
         if not layout.is_generic:

@@ -49,6 +49,7 @@ from kbackup.kafka.writer import OVERHEAD_BYTES
 from kbackup.kafka.writer import KafkaWriter as Writer
 from kbackup.local.servers import LocalS3
 from kbackup.naming import Layout, View
+from kbackup.naming.renaming import ALL
 from kbackup.partitioners import Partitioner, extractors
 from kbackup.partitioners.extractors import TimestampExtractor
 from kbackup.pipeline.views import ReadOptions
@@ -57,6 +58,7 @@ from kbackup.restore.run import RestoreRun
 from kbackup.runs import known
 from kbackup.runs.context import Environment, Stop
 from kbackup.runs.report import Summary
+from kbackup.sink.copy import CopyRun
 from kbackup.sink.maintenance import RepairRun
 from kbackup.sink.run import SinkRun
 from kbackup.stores import (
@@ -93,6 +95,7 @@ from kbackup.verify.run import Notes, verify
 from kbackup.verify.task import verify_task
 
 __all__ = [
+    "ALL",
     "BATCHES",
     "BATCH_BYTES",
     "BUCKET",
@@ -123,6 +126,7 @@ __all__ = [
     "ConfigurationError",
     "Converter",
     "ConverterContract",
+    "CopyRun",
     "CorruptObjectError",
     "EncryptedStore",
     "Environment",

@@ -15,10 +15,13 @@ from botocore.exceptions import ClientError
 from s3fault import Fault, S3Faults
 
 from tests.contract.product import (
+    ALL,
+    CopyRun,
     CorruptObjectError,
     EncryptedStore,
     Environment,
     Finding,
+    FormatOptions,
     Layout,
     LocalS3,
     Notes,
@@ -43,9 +46,10 @@ from tests.contract.test_encrypted import Everything
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
 from tests.support.fakes import SilentLine
+from tests.support.hand_clock import HandClock
 from tests.support.in_turn import InTurn
 from tests.support.invoked import invoke
-from tests.support.standby import Standby
+from tests.support.standby import Standby, Ticks
 from tests.support.target import values
 from tests.support.truth import client_of
 
@@ -565,6 +569,46 @@ def test_a_restore_that_follows_looks_once_for_what_was_lost(locked: Locked) -> 
 
     assert [1, 1, 2, 2] == seen
     assert values(range(45)) == standby.target.values("copy_of_orders")
+
+
+def test_a_copy_that_follows_reads_what_was_brought_back(s3_server: LocalS3) -> None:
+    """And looks once for what was lost before."""
+    locked, seen = Locked(s3_server), list[int]()
+    locked.said, locked.bucket = {}, f"kept-{uuid4().hex[:8]}"
+    client, clean = locked.client, f"clean-{uuid4().hex[:8]}"
+    for name in (locked.bucket, clean):
+        client.create_bucket(Bucket=name)
+    enabled: Any = {"Status": "Enabled"}
+    client.put_bucket_versioning(Bucket=locked.bucket, VersioningConfiguration=enabled)
+    assert 0 == locked.sink()
+    (key,) = (key for key in locked.there() if key.startswith("topics/"))
+    stored = client.get_object(Bucket=locked.bucket, Key=key)
+    client.delete_object(Bucket=locked.bucket, Key=key)
+    summary, stop = Summary("r", "sink copy"), Stop()
+
+    with S3Faults(s3_server.endpoint_url) as proxy:
+
+        def happens(look: int) -> bool:
+            seen.append(proxy.seen(LISTED))
+            if look == 2:
+                body, said = stored["Body"].read(), stored["Metadata"]
+                client.put_object(Bucket=locked.bucket, Key=key, Body=body, Metadata=said)
+                old = stored["VersionId"]
+                client.delete_object(Bucket=locked.bucket, Key=key, VersionId=old)
+                client.delete_object(Bucket=clean, Key=key)
+            return look < 3
+
+        stop.event = Ticks(HandClock(), happens, stop)
+        source = open_store(replace(locked.store(), endpoint_url=proxy.url))
+        target = open_store(replace(locked.store(), url=f"s3://{clean}"))
+        copy = CopyRun(
+            source, target, Layout(), FormatOptions(), ALL, SystemClock(), summary, stop, poll_s=1
+        )
+        told = [to_json(one) for one in copy()]
+
+    assert [1, 1, 1] == seen
+    assert ["earlier_versions"] == [one["code"] for one in told if one["type"] == "warning"]
+    assert {} == summary.standing
 
 
 @pytest.mark.parametrize("is_sealed", [False, True])
