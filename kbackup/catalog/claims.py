@@ -5,11 +5,9 @@ under another name, another topic's object, or a name that was altered contradic
 is known before the first row is read.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, BinaryIO, Final
 
 from kbackup import formats
@@ -44,9 +42,7 @@ class Reading:
     store: Store
     options: ReadOptions
     identity: TopicIdentity = UNKNOWN
-    overwritten: dict[str, list[str]] = field(
-        default_factory=partial(defaultdict, list), compare=False
-    )
+    overwritten: dict[str, list[str]] = field(default_factory=dict, compare=False)
 
     def by(self, **options: Any) -> "Reading":
         """Return it with other options."""
@@ -334,12 +330,12 @@ def _kept(
         for one in earlier(store, {file.key: (file.size, file.sha256)}).get(file.key, ()):
             with suppress(CorruptObjectError, ObjectNotFoundError):  # that one was forged
                 found = _opened(at_versions(store, {file.key: one.version}), file, part)
-                reading.overwritten["the versions that were stored are read"].append(file.key)
+                reading.overwritten.setdefault("what was stored is read", []).append(file.key)
                 return found
     except StoreError as error:
         if not is_refused(error):
             raise
-        reading.overwritten[f"no version is read: {error.why}"].append(file.key)
+        reading.overwritten.setdefault(f"no version is read: {error.why}", []).append(file.key)
     return None
 
 

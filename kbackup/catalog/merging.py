@@ -9,7 +9,7 @@ batch of its rows, and `WOVEN_BYTES`.  Open are only sets that overlap at the of
 """
 
 import logging
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -123,7 +123,7 @@ def steps(
         kept: Which batches come as they are stored, where one set alone has their offsets; None
             for none.
     """
-    reading = replace(reading, overwritten=defaultdict(list))
+    reading = replace(reading, overwritten={})
     try:
         for is_whole, run in groupby(sets, key=lambda files: files.is_whole):
             if is_whole:
@@ -140,9 +140,7 @@ def steps(
             _log.warning("%s; %s: %s", were, what, some(keys, 3))
 
 
-def records(
-    reading: Reading, sets: Iterable[FileSet], *, offset: int = 0
-) -> Iterator[pa.RecordBatch]:
+def records(reading: Reading, sets: Iterable[FileSet], offset: int = 0) -> Iterator[pa.RecordBatch]:
     """Read *sets* lazily, as `steps` does, and raise the error of the first that is bad.
 
     Batches have at least one row, in the order a restore writes them.  Rows of values are counted

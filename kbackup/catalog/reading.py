@@ -98,11 +98,9 @@ NAMED_MOST: Final = 1000
 """Rows of one set that `salvage` names; it counts the others together."""
 
 
-def read(
-    reading: Reading, files: FileSet, wanted: Interval = EVERY_OFFSET
-) -> Iterator[pa.RecordBatch]:
+def read(reading: Reading, files: FileSet) -> Iterator[pa.RecordBatch]:
     """Read the records of a file set, lazily: `salvage`, up to the first that cannot be read."""
-    for each in salvage(reading.by(salvages=False), files, wanted):
+    for each in salvage(reading.by(salvages=False), files):
         assert not isinstance(each, Lost)  # noqa: S101  (it is an error then)
         yield each
 

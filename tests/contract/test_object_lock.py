@@ -421,7 +421,7 @@ def test_what_only_reading_shows_is_logged_in_one_line(
     assert (0, values(range(50))) == attacked.restored()
 
     (line,) = (one for one in caplog.messages if "overwritten" in one)
-    assert "3 objects were overwritten; the versions that were stored are read" in line
+    assert "3 objects were overwritten; what was stored is read: " in line
     assert all(key in line for key in overwritten)
 
 
