@@ -152,7 +152,7 @@ class Planner:
         group: str,
     ) -> None:
         self.inventory, self.cluster, self.now_ms = inventory, cluster, now_ms
-        self.settings, self.store, self.known = inventory.settings, inventory.store, inventory.known
+        self.settings, self.known = inventory.settings, inventory.known
         self.routes, self._only, self._beside = routes, only, beside
         self.backup, self._group = backup, group
         self.missing: list[KbackupError] = []
@@ -442,7 +442,7 @@ class _TopicPlanner:
         """Refuse what is archived, else what only the operator can say how to read."""
         of, copy = self._of, self._copy
         files = (file for unit in self._units for one in unit.sets for file in one.files)
-        cold = frozen(of.store, files)
+        cold = frozen(of.inventory.store, files)
         self._warnings += cold.warnings(copy.source)
         refusals = cold.refusals(copy.source, copy.target)
         if not (refusals or of.settings.yes_split_on_newline):
