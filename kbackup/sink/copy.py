@@ -380,7 +380,8 @@ class CopyRun:
         """Enter the keys that the source has; the copy may have recipients of its own.
 
         What was wrapped for a recipient that was removed stays: without the backup's own key nobody
-        knows that its owner has removed it, and it may be all that opens the copy.
+        knows that its owner has removed it, and it may be all that opens the copy.  So a new copy
+        gets the rows too that others hide: which of them is forged, who has a key can tell there.
         """
         brought, left = set[str](), set[str]()
         for stream_of in (recipients_stream, data_stream):
@@ -392,7 +393,10 @@ class CopyRun:
                 continue
             names, there = found
             new = list[WrappedKey]()
-            if len(there.rows) and (new := [*rows_of(WrappedKey, target.adopt(there.rows))]):
+            hidden = source.superseded() if len(there.rows) and target.is_empty else None
+            if len(there.rows) and (
+                new := [*rows_of(WrappedKey, target.adopt(there.rows, hidden))]
+            ):
                 self._summary.facts["files"] += 1
                 target.fold()
                 brought.update(row.recipient for row in new if row.wrapped is not None)

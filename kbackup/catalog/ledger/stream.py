@@ -216,11 +216,14 @@ class Stream:
         """
         self._append(lambda counter: (counter, stamped(rows, counter)))
 
-    def adopt(self, there: pa.Table) -> pa.Table:
+    def adopt(self, there: pa.Table, hidden: pa.Table | None = None) -> pa.Table:
         """Add the rows of a stream that this one is a copy of; each keeps its counter.
 
         All are seen at once, or none.  What is written here afterwards follows them, as it would
         there.  Returns those that say more than is here already.
+
+        Args:
+            hidden: Rows that come into the file with them, whether or not they count.
         """
         here = self.read().rows
         known = {*_texts(here)}
@@ -228,7 +231,8 @@ class Stream:
         new = every.filter(pa.array([text not in known for text in _texts(every)], pa.bool_()))
         if len(new):
             last = pc.max(new["counter"]).as_py() or 0
-            self._append(lambda counter: (max(counter, last), new))
+            added = new if hidden is None else pa.concat_tables([new, hidden])
+            self._append(lambda counter: (max(counter, last), added))
         return new
 
     def _append(self, make: Callable[[int], tuple[int, pa.Table]]) -> None:
@@ -258,6 +262,11 @@ class Stream:
         if found.damage and self.form.is_purged:  # what is purged is held by a newer snapshot
             found = self._look(self._names()).contents
         return found
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no file."""
+        return next(self._names(), None) is None
 
     def superseded(self) -> pa.Table:
         """Return the rows of all files that are there, those that count no more too."""

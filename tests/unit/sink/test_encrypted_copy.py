@@ -29,7 +29,15 @@ from tests.support.copying import verified
 from tests.support.fake_kafka import FakeKafka
 from tests.support.hand_clock import HandClock
 from tests.support.in_threads import InThreads
-from tests.unit.catalog.test_keys import KEY, private_key, public_key, readers, run, sinks
+from tests.unit.catalog.test_keys import (
+    KEY,
+    hide,
+    private_key,
+    public_key,
+    readers,
+    run,
+    sinks,
+)
 from tests.unit.catalog.test_rekeying import LATER, stands
 
 LAYOUT = Layout()
@@ -125,6 +133,20 @@ def test_a_copy_says_that_it_keeps_keys_of_recipients_that_were_removed(tmp_path
     list(KeyKeeper(early, readers(one)).remove([public_key(two)]))
     assert ([], False) == (copied(early), held(early))
     assert b"first" == open_bytes(readers(one).wrap(early), KEY)
+
+
+@pytest.mark.parametrize("how", ["null", "no key", "another key"])
+def test_a_new_copy_has_the_keys_that_somebody_elses_rows_hide(tmp_path: Path, how: str) -> None:
+    """Who copies has no key to tell which row is forged: who reads the copy has one."""
+    one, two = (private_key(tmp_path / name) for name in ("one", "two"))
+    stored, place = (open_store(StoreSettings(f"memory://{uuid4()}")) for _ in range(2))
+    identity.ensure(stored, LAYOUT, "here", SystemClock().now())
+    put_bytes(run(sinks(tmp_path, one, two), stored), KEY, b"first")
+    hide(stored, how)
+
+    warnings(stored, place)
+
+    assert b"first" == open_bytes(readers(two).wrap(place), KEY)
 
 
 def test_damaged_keys_are_not_what_reindex_builds_anew(tmp_path: Path) -> None:
