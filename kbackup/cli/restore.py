@@ -171,7 +171,7 @@ def list_command(
 ) -> None:
     """Show what is in the bucket: partitions, offsets, sizes.  No JVM is started."""
     if topic is not None:
-        parameters["topics"] = topic
+        parameters["topics"] = (*(parameters["topics"] or ()), topic)
 
     def work(at: OpenedBackup) -> None:
         from kbackup.catalog import groups  # noqa: PLC0415

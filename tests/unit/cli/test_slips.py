@@ -138,6 +138,13 @@ def test_a_variable_that_was_left_is_named_where_no_plan_shows_it(
     assert (True, False) == (told in found.stderr, told in typed.stderr)
 
 
+def test_a_topic_is_listed_beside_those_of_the_option(folder: Path) -> None:
+    """As if it had been given by another -t."""
+    found = run(folder, "restore list -t orders audit")
+
+    assert ["audit", "orders"] == [row["topic"] for row in found.of("partition")]
+
+
 @pytest.mark.parametrize(
     ("line", "variable", "value"),
     [
