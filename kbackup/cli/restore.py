@@ -1044,8 +1044,10 @@ def _offset_of(text: str) -> "tuple[TopicPartition, int]":
 def _restore(session: Session) -> "Ended":
     from kbackup.cli import screens  # noqa: PLC0415  (imports rich)
     from kbackup.restore.run import RestoreRun  # noqa: PLC0415  (imports Kafka and S3 clients)
+    from kbackup.runs import wiring  # noqa: PLC0415
     from kbackup.runs.context import Environment  # noqa: PLC0415
 
+    wiring.window(session.settings)  # before Kafka is waited for
     environment = Environment.of(session.settings, find_jvm)
     ended = RestoreRun(session.settings, session.tell, session.stop, environment, agree())()
     is_done = ended.exit_code in (0, 3) and not session.settings.dry_run

@@ -145,6 +145,15 @@ def test_a_topic_is_listed_beside_those_of_the_option(folder: Path) -> None:
     assert ["audit", "orders"] == [row["topic"] for row in found.of("partition")]
 
 
+def test_an_empty_window_is_refused_before_kafka_is_asked(folder: Path) -> None:
+    """Which may be away, and is asked for long."""
+    line = "restore run -k localhost:1 --from-offset 5 --to-offset 3"
+
+    found = run(folder, line, json=False)
+
+    assert (2, True) == (found.code, "--to-offset is not after --from-offset" in found.stderr)
+
+
 @pytest.mark.parametrize(
     ("line", "variable", "value"),
     [
