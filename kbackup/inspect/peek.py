@@ -29,6 +29,7 @@ from kbackup.errors import (
     ObjectKeyError,
     ObjectNotFoundError,
     StoreError,
+    some,
 )
 from kbackup.events import INLINE
 from kbackup.naming import OFFSET_MAX, PARTITION_MAX, Layout
@@ -313,7 +314,7 @@ def peek(
         window = window.narrowed("offset", ">=", place.offset)
     identity = UNKNOWN if place.key is not None else known.identity(place.topic)
     reading = Reading(store, options, identity)
-    for where, sets in _chosen(found, place, {*found.topics(), *known.names}, layout.place):
+    for where, sets in _chosen(found, place, {*found.topics(), *known.names}, layout.place, narrow):
         opened = sets if place.key is not None else _read(reading, where, sets, window, known)
         has_untimed = has_untimed or any(not (e.is_whole or e.is_generic) for e in opened)
         first = place.offset or 0
@@ -366,7 +367,7 @@ def _read(
 
 
 def _chosen(
-    found: Catalog, place: PeekTarget, there: Collection[str], backup: str
+    found: Catalog, place: PeekTarget, there: Collection[str], backup: str, narrow: str | None
 ) -> Iterator[tuple[TopicPartition, list[FileSet]]]:
     """Yield the file sets to read, by partition."""
     wheres = found.partitions(place.topic)
@@ -379,8 +380,18 @@ def _chosen(
         raise ObjectNotFoundError(
             place.key, "no such object", "list them with kbackup restore list", key=place.key
         )
-    if not wheres:
+    numbers = [where.partition for where in wheres]
+    if not wheres and place.topic not in there:
         raise not_in_backup(place.topic, there, backup)
+    if place.partition not in (None, *numbers) or not numbers:
+        of = f"{place.topic}:{place.partition}" if numbers else place.topic
+        kind = "no object" if narrow is None else f"no {narrow} object"
+        raise IncompleteBackupError(
+            f"{of} has {kind} in the backup under {backup}",
+            f"there are some of partition {some([*map(str, numbers)])}" if numbers else "",
+            f"see what there is: kbackup restore list {place.topic}",
+            topic=place.topic,
+        )
     for where in wheres:
         if place.partition in (None, where.partition):
             yield where, found.sets[where]

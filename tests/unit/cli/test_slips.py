@@ -138,6 +138,21 @@ def test_a_variable_that_was_left_is_named_where_no_plan_shows_it(
     assert (True, False) == (told in found.stderr, told in typed.stderr)
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("orders:7", "orders:7 has no object in the backup under"),
+        ("orders:7", "there are some of partition 0"),
+        ("orders --only-format json", "orders has no json object in the backup under"),
+    ],
+)
+def test_a_place_without_an_object_says_what_there_is(folder: Path, line: str, says: str) -> None:
+    """A topic that is there is neither denied nor suggested."""
+    found = run(folder, f"restore cat {line}", json=False)
+
+    assert (7, True, False) == (found.code, says in found.stderr, "did you mean" in found.stderr)
+
+
 def test_a_topic_is_listed_beside_those_of_the_option(folder: Path) -> None:
     """As if it had been given by another -t."""
     found = run(folder, "restore list -t orders audit")
