@@ -96,7 +96,7 @@ def read_duration(text: str) -> float:
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise ValueError("expected a duration such as 10s, 1.5m or 500ms")
+        raise ValueError("expected a duration such as 7d, 12h, 1.5m, 10s or 500ms")
     milliseconds = _whole_ms(match[1], match[2] or "s")
     if milliseconds > DURATION_MOST_MS:
         raise ValueError("expected at most 36500d")

@@ -331,12 +331,18 @@ def _target(at: OpenedBackup, to: str, to_config: str | None) -> "StoreSettings"
     to = to.rstrip("/")
     place = next((found for found in PLACES if to.startswith(found.url(""))), None)
     name = "" if place is None else to.removeprefix(place.url(""))
-    if "://" not in to or (place is not None and (not name or "/" in name)):
+    is_server = to.startswith(("http://", "https://"))
+    if "://" not in to or is_server or (place is not None and (not name or "/" in name)):
+        do = "the keys in the copy are those of the backup, so a folder of a bucket is none"
+        if is_server:
+            do = f"name its bucket, and give --to-config FILE with store.url={to}"
+        elif to.startswith("/"):
+            do = f"for a folder, write --to file://{to}"
         raise ConfigurationError(
             f"--to {to!r} is no place for a copy",
             "expected s3://BUCKET, file:///FOLDER, az://ACCOUNT/CONTAINER or gs://BUCKET",
-            "the keys in the copy are those of the backup, so a folder of a bucket is none",
-        )  # fmt: skip
+            do,
+        )
     given = {"store_url": to} if place is None else {place.attribute: name}
     source = at.place
     if to_config is None:

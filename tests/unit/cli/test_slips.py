@@ -170,6 +170,28 @@ def test_an_empty_window_is_refused_before_kafka_is_asked(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("to", "do"),
+    [
+        ("/mnt/copy", "for a folder, write --to file:///mnt/copy"),
+        ("http://minio:9000", "--to-config FILE with store.url=http://minio:9000"),
+        ("s3://bucket/folder", "a folder of a bucket is none"),
+    ],
+)
+def test_what_is_no_place_for_a_copy_says_how_to_write_one(folder: Path, to: str, do: str) -> None:
+    """A folder and a server of one's own are what people try."""
+    found = run(folder, f"sink copy --to {to}", json=False)
+
+    assert (2, True) == (found.code, do in " ".join(found.stderr.split()))
+
+
+def test_a_duration_that_is_none_is_told_of_days(folder: Path) -> None:
+    """What is to be removed is older than days."""
+    found = run(folder, "sink expire --older-than 1y", json=False)
+
+    assert (2, True) == (found.code, "such as 7d" in found.stderr)
+
+
+@pytest.mark.parametrize(
     ("line", "variable", "value"),
     [
         ("restore cat orders:0", "KBACKUP_TO_OFFSET", "1"),
