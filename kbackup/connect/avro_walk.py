@@ -55,7 +55,8 @@ class Node(ctypes.Structure):
 SKIP, INT, LONG, SIZED, FLAG, SYMBOL, BRANCH, EACH, ITEMS, NEXT = range(10)
 """``enum step`` of ``walk.c``."""
 
-INT8, INT16, INT32, INT64, FLOAT, DOUBLE, BOOLEAN, BYTES, FIXED, ENUM, RECORD, ARRAY = range(12)
+INT8, INT16, INT32, INT64, FLOAT, DOUBLE, BOOLEAN = range(7)
+BYTES, FIXED, ENUM, RECORD, ARRAY, MAP = range(7, 13)
 """``enum kind`` of ``avro.c``."""
 
 _P, _I32, _I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64

@@ -1,27 +1,27 @@
 /* Avro datums to columns, one pass over the bytes of each row: avro_columns.py calls it through
  * ctypes.
  *
- * It knows records, arrays and plain values, each of which may be in a union with null.  It never
- * says why something is wrong: whatever is not exactly one datum a row is read again in Python,
- * which does.
+ * It knows records, arrays, maps and plain values, each of which may be in a union with null.  It
+ * never says why something is wrong: whatever is not exactly one datum a row is read again in
+ * Python, which does.
  *
  * Source: Apache Avro 1.12, "Binary Encoding". */
 #include "avro.h"
 
 #include <string.h>
 
-/* What a part of a schema is; avro_walk.py has the same list.  The parts within a RECORD or an
- * ARRAY follow it. */
+/* What a part of a schema is; avro_walk.py has the same list.  The parts within a RECORD, an
+ * ARRAY or a MAP follow it; a map is an array of records of key, which is BYTES, and value. */
 enum kind {
-    INT8, INT16, INT32, INT64, FLOAT, DOUBLE, BOOLEAN, BYTES, FIXED, ENUM, RECORD, ARRAY
+    INT8, INT16, INT32, INT64, FLOAT, DOUBLE, BOOLEAN, BYTES, FIXED, ENUM, RECORD, ARRAY, MAP
 };
 
 struct part {
     int32_t kind;
     int32_t some;   /* the branch that holds a value, of a union with null; -1 without a union */
-    int32_t size;   /* bytes of a fixed, symbols of an enum, parts within a record or an array */
-    int32_t room;   /* of an array: items that the parts within have memory for; 0: too few */
-    void *values;   /* result; of BYTES, FIXED and ARRAY where each ends, after a zero */
+    int32_t size;   /* bytes of a fixed, symbols of an enum, parts within */
+    int32_t room;   /* of arrays and maps: the items that there is memory for; 0: too few */
+    void *values;   /* result; of BYTES, FIXED, ARRAY and MAP where each ends, after a zero */
     uint8_t *valid; /* result: a bitmap of zeros before; NULL without a union */
     int32_t *starts; /* result: where each of BYTES and FIXED is in the data */
 };
@@ -88,6 +88,7 @@ static inline int take_value(struct cursor *cursor, struct part *part, int64_t r
     case RECORD:
         return 1; /* its fields follow */
     case ARRAY:
+    case MAP:
         cursor->at = take_items(*cursor, part, row, data);
         return cursor->at != NULL;
     }
@@ -127,14 +128,15 @@ static inline void put_null(struct part *part, int64_t row) {
         ends[row + 1] = ends[row];
         break;
     case ARRAY:
+    case MAP:
         ends[row + 1] = ends[row];
         break;
     }
 }
 
-/* The part that follows with the same rows as this one: behind the items of an array. */
+/* The part that follows with the same rows as this one: behind the items of an array or a map. */
 static inline struct part *next(struct part *part) {
-    return part + 1 + (part->kind == ARRAY ? part->size : 0);
+    return part + 1 + (part->kind >= ARRAY ? part->size : 0);
 }
 
 /* Puts a null, and into each field of a record that is null; returns the part that follows. */
@@ -168,8 +170,26 @@ static const uint8_t *take_row(struct cursor cursor, struct part *part, int32_t 
     return cursor.at;
 }
 
-/* Reads the blocks of an array, as take_row().  An item takes a byte at least, so the bytes bound
- * the loop. */
+enum { KEYS_MOST = 64 }; /* each is compared with all before it */
+
+/* Whether a map's keys, from one item to another, are few, and no two are alike: what becomes of
+ * those is not decided here. */
+static int are_distinct(const struct part *keys, int32_t from, int32_t to, const uint8_t *data) {
+    const int32_t *ends = keys->values, *starts = keys->starts;
+    if (to - from > KEYS_MOST)
+        return 0;
+    for (int32_t at = from; at < to; at++)
+        for (int32_t other = from; other < at; other++) {
+            int32_t size = ends[at + 1] - ends[at];
+            if (size == ends[other + 1] - ends[other] &&
+                memcmp(data + starts[at], data + starts[other], (size_t)size) == 0)
+                return 0;
+        }
+    return 1;
+}
+
+/* Reads the blocks of an array or a map, as take_row().  An item takes a byte at least, so the
+ * bytes bound the loop. */
 static const uint8_t *take_items(struct cursor cursor, struct part *array, int64_t row,
                                  const uint8_t *data) {
     int32_t *ends = array->values, item = ends[row];
@@ -191,6 +211,8 @@ static const uint8_t *take_items(struct cursor cursor, struct part *array, int64
                 return NULL;
         }
     }
+    if (array->kind == MAP && !are_distinct(array + 2, ends[row], item, data))
+        return NULL;
     ends[row + 1] = item;
     return cursor.at;
 }

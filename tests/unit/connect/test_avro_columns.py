@@ -157,6 +157,44 @@ def test_lists_are_read_by_both_ways(datum: bytes, is_read: bool) -> None:
         assert found.equals(expected)
 
 
+def entries(*keys: bytes) -> bytes:
+    """Return a block of a map of the number 1 under each key."""
+    return long(len(keys)) + b"".join(long(len(key)) + key + b"\2\2" for key in keys)
+
+
+@in_c
+@pytest.mark.parametrize(
+    ("datum", "is_read"),
+    [
+        pytest.param(b"\0", True, id="null"),
+        pytest.param(b"\2\0", True, id="empty"),
+        pytest.param(b"\2" + entries(b"", b"b", b"a") + b"\0", True, id="in their order"),
+        pytest.param(b"\2" + entries(b"a") + entries(b"b") + b"\0", True, id="two blocks"),
+        pytest.param(b"\2\4\2a\0\2b\2\1\0", True, id="a value that is null"),
+        pytest.param(b"\2" + entries(b"a", b"a") + b"\0", False, id="a key twice"),
+        pytest.param(b"\2" + entries(b"a") * 2 + b"\0", False, id="a key in both blocks"),
+        pytest.param(
+            b"\2" + entries(*(b"%d" % at for at in range(64))) + b"\0", True, id="many keys"
+        ),
+        pytest.param(
+            b"\2" + entries(*(b"%d" % at for at in range(65))) + b"\0", False, id="too many"
+        ),
+    ],
+)
+def test_maps_are_read_by_both_ways(datum: bytes, is_read: bool) -> None:
+    """Maps are read in C as by fastavro, where none has a key twice."""
+    text = json.dumps(["null", {"type": "map", "values": ["null", "long"]}])
+    column = pa.array([datum, b"\0", b"\2" + entries(b"a") + b"\0"], pa.binary())
+
+    found = avro_columns.decode(column, text)
+
+    expected, bad = avro_reading.decode_each_avro(column, text)
+    assert (is_read, {}) == (found is not None, bad)
+    if found is not None:
+        found.validate(full=True)
+        assert found.equals(expected)
+
+
 @in_c
 @pytest.mark.parametrize("kind", ["string", "bytes", "double", "long", "boolean"])
 def test_nulls_are_where_they_were(kind: str) -> None:
