@@ -313,11 +313,7 @@ class RunContext:
         return command.finish()
 
     def remark(
-        self,
-        about: Hashable,
-        *said: Said,
-        skipped: str | None = None,
-        count: int = 1,
+        self, about: Hashable, *said: Said, skipped: str | None = None, count: int = 1
     ) -> bool:
         """Report what is news of what holds *about* something; return whether anything is.
 

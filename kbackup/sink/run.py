@@ -161,9 +161,9 @@ class SinkRun:
         left = self._lock.claim_some(topics) if begins else self._lock.claim(topics)
         if left.keys() != self._left:
             self._left = set(left)
-            reason, said = "locked_topics", left_to_others(left)
-            texts = [(reason, said)] if left else []
-            self._frame.remark(reason, *texts, skipped=reason, count=len(left))
+            reason = "locked_topics"
+            said = [(reason, left_to_others(left))] if left else []
+            self._frame.remark(reason, *said, skipped=reason, count=len(left))
         return left
 
     def _back_up(self, cluster: Cluster, store: Store) -> None:
