@@ -16,7 +16,7 @@ from kbackup.naming.renaming import Asked
 from kbackup.runs import history
 from kbackup.runs.locks import RunLock
 from kbackup.runs.status import RESTORE, ThisRestore, status
-from kbackup.stores import StoreSettings
+from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore, put_bytes
 from tests.support.ended import ended, row
@@ -41,7 +41,7 @@ def ran(store: MemoryStore, hours_ago: float, exit_code: int = 0, **more: Any) -
     return run
 
 
-def look(store: MemoryStore, max_age_s: float | None = None, **more: Any) -> dict[str, Any]:
+def look(store: Store, max_age_s: float | None = None, **more: Any) -> dict[str, Any]:
     return to_json(status(store, LAYOUT, max_age_s=max_age_s, now=NOW, **more))
 
 
