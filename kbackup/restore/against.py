@@ -7,7 +7,7 @@ side; where there are none, a partition is one part.
 """
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -110,12 +110,13 @@ def _compared(job: RestoreJob, unit: TargetUnit, store: Store, reader: "Reader")
         kept = Kept(job.max_record_bytes)
     backup = written(store, job, of, unit.window, unit.offsets, left, kept)
     mine = _behind(_as_kept(job, of, backup), unit.expired)
-    theirs = _behind(_there(reader, unit, in_batches=kept is not None), unit.removed)
-    if not of.is_compacted:
-        found, compacted = in_order(mine, theirs, may_follow=unit.is_open), 0
-    else:
-        found = by_offset(_placed(mine, of, unit.expired), theirs, lacking=len)
-        found, compacted = replace(found, backup_only=0), found.backup_only
+    with closing(_there(reader, unit, in_batches=kept is not None)) as there:
+        theirs = _behind(there, unit.removed)
+        if not of.is_compacted:
+            found, compacted = in_order(mine, theirs, may_follow=unit.is_open), 0
+        else:
+            found = by_offset(_placed(mine, of, unit.expired), theirs, lacking=len)
+            found, compacted = replace(found, backup_only=0), found.backup_only
     return UnitCompared(
         of.source, found, unit.expired, compacted, bad_objects=frozenset(left.objects),
         bad_records=left.records,
@@ -138,7 +139,7 @@ def _as_kept(
             yield of.as_kept(each)
 
 
-def _there(reader: "Reader", unit: TargetUnit, *, in_batches: bool) -> Iterator[Part]:
+def _there(reader: "Reader", unit: TargetUnit, *, in_batches: bool) -> Generator[Part, None, None]:
     """Yield what the target has as it is compared."""
     of, span = unit.of, unit.target
 
