@@ -119,7 +119,7 @@ def test_a_success_before_many_runs_of_others_is_known() -> None:
         ran(store, at / 4, names=["audit"])  # type: ignore[arg-type]
     before = len(store.calls)
 
-    found = look(store, asked=Asked(["orders"]))  # type: ignore[arg-type]
+    found = look(store, asked=Asked(["orders"]))
 
     assert (0, run[:20]) == (found["exit_code"], found["last_success"])
     assert len(store.calls) - before < 400
