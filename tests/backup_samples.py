@@ -2,7 +2,7 @@
 
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +11,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from kbackup import partitioners
-from kbackup.batches import walk
+from kbackup.batches import Batches, walk
 from kbackup.batches.decoding import Tally
 from kbackup.catalog.ledger.rows import TOPIC, Entry, TopicEntry, TopicLedger, stored
 from kbackup.clock import SystemClock
@@ -76,6 +76,29 @@ def written(
     return files
 
 
+def put_batches(
+    store: Store,
+    topic: str,
+    batches: Iterable[Batches],
+    directory: str = "partition=0",
+    altered: bytes | None = None,
+) -> tuple[str, Facts]:
+    """Store batches as one object, as if their bytes were *altered* ones; its key and facts."""
+    file, tally = io.BytesIO(), Tally()
+    writer = LogFormat().batch_writer(file)
+    for each in batches:
+        writer.write(each if altered is None else replace(each, data=pa.py_buffer(altered)))
+        tally.add(each)
+    facts = tally.facts()
+    assert facts is not None
+    writer.close({"topic": topic, "partition": "0", "records": str(facts.records)})
+    facts = replace(facts, sha256=hashlib.sha256(file.getvalue()).hexdigest())
+    key = f"topics/{topic}/{directory}/{topic}+0+{facts.first_offset:010}.record.log.zst"
+    metadata = {**facts.to_metadata(), "partition": "0"}
+    store.put(key, file, sha256=facts.sha256, metadata=metadata)
+    return key, facts
+
+
 @dataclass
 class Backup:
     """A store with a backup in it, and what its writer would have entered into the ledger."""
@@ -135,18 +158,7 @@ class Backup:
     ) -> str:  # fmt: skip
         """Store batches as one object, as if their bytes were *altered* ones; return its key."""
         found = walk(pa.py_buffer(b"".join(parts))).check()
-        file, tally = io.BytesIO(), Tally()
-        writer = LogFormat().batch_writer(file)
-        writer.write(found if altered is None else replace(found, data=pa.py_buffer(altered)))
-        tally.add(found)
-        facts = tally.facts()
-        assert facts is not None
-        writer.close({})
-        facts = replace(facts, sha256=hashlib.sha256(file.getvalue()).hexdigest())
-        key = f"topics/{topic}/{directory}/{topic}+0+{facts.first_offset:010}.record.log.zst"
-        metadata = {**facts.to_metadata(), "partition": "0"}
-        self.store.put(key, file, sha256=facts.sha256, metadata=metadata)
-        return key
+        return put_batches(self.store, topic, [found], directory, altered)[0]
 
     def put_in(
         self,

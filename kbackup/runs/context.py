@@ -321,8 +321,7 @@ class RunContext:
         """
         with self.summary.lock:
             if skipped is not None:
-                self.summary.skipped.pop(skipped, None)
-                self.summary.skip(skipped, count if said else 0)
+                self.summary.count(skipped, count if said else 0)
             news = self.summary.remark(about, said)
         self.tell_all(news)
         return bool(news)

@@ -356,6 +356,11 @@ class Summary:
         if count:
             self.skipped[reason] = self.skipped.get(reason, 0) + count
 
+    def count(self, reason: str, number: int) -> None:
+        """Take how much is left out for now, in place of what was counted by this reason."""
+        self.skipped.pop(reason, None)
+        self.skip(reason, number)
+
     def remark(self, about: Hashable, said: Iterable[Said]) -> list[Warned]:
         """Take what holds *about* something for now, in place of what did; return the news."""
         now: dict[Hashable, Warned] = {}
@@ -387,8 +392,7 @@ class Summary:
                 news.append(said[where])
         with self.lock:
             self.remarks[HELD_UP] = said
-            self.skipped.pop(LEFT_BEHIND, None)
-            self.skip(LEFT_BEHIND, sum(each.behind for each in found.values() if each.is_long))
+            self.count(LEFT_BEHIND, sum(each.behind for each in found.values() if each.is_long))
         return news
 
     def total(self, name: str) -> int | None:

@@ -515,8 +515,7 @@ class CopyRun:
             facts["estimate"] = self._estimate(seen, total["bytes"])
         foreign = [("foreign_object", why, key) for key, why in seen.found.foreign]
         yield from self._summary.remark("foreign_objects", foreign)
-        self._summary.skipped.pop("foreign_objects", None)
-        self._summary.skip("foreign_objects", seen.found.foreign_count)
+        self._summary.count("foreign_objects", seen.found.foreign_count)
 
     def _estimate(self, seen: _Seen, size: int) -> Estimate:
         sizes = [

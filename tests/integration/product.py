@@ -2,7 +2,7 @@
 
 from kbackup import config, converters
 from kbackup.batches import BatchError, Batches, walk
-from kbackup.batches.decoding import EVERYTHING, Tally, decoded
+from kbackup.batches.decoding import EVERYTHING, decoded
 from kbackup.catalog.groups import TopicCapture
 from kbackup.catalog.groups import read as read_groups
 from kbackup.cli.running import find_jvm
@@ -49,7 +49,7 @@ from kbackup.local.java import trust_store_options
 from kbackup.local.sample import compare_topics
 from kbackup.local.servers import free_ports
 from kbackup.naming import DatedLayout, Layout
-from kbackup.records import SCHEMA, Facts, Span, TopicPartition
+from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.restore import groups as restore_groups
 from kbackup.restore import task as restore_task
 from kbackup.restore.job import partitions_of
@@ -85,7 +85,6 @@ __all__ = [
     "EngineSettings",
     "Environment",
     "Event",
-    "Facts",
     "FormatOptions",
     "GroupOffset",
     "KafkaSettings",
@@ -113,7 +112,6 @@ __all__ = [
     "StoreSettings",
     "SystemClock",
     "TakenOverError",
-    "Tally",
     "TopicCapture",
     "TopicPartition",
     "Type",

@@ -15,17 +15,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from backup_samples import put_batches
 
 from tests.integration.product import (
     EVERYTHING,
     BatchError,
     Batches,
-    Facts,
     FormatOptions,
     LogFormat,
     Span,
     Store,
-    Tally,
     decoded,
     fetch_kafka,
     find_java,
@@ -119,25 +118,6 @@ def has_gaps(batches: Batches) -> bool:
     return bool(pc.any(pc.not_equal(batches.headers["count"], full)).as_py())
 
 
-def put(
-    store: Store, topic: str, batches: list[Batches], altered: bytes | None = None
-) -> tuple[str, Facts]:
-    """Store batches as one object, as if their bytes were *altered*; return its key and facts."""
-    file, tally = io.BytesIO(), Tally()
-    writer = LogFormat().batch_writer(file)
-    for each in batches:
-        writer.write(each if altered is None else replace(each, data=pa.py_buffer(altered)))
-        tally.add(each)
-    facts = tally.facts()
-    assert facts is not None
-    writer.close({"topic": topic, "partition": "0", "records": str(facts.records)})
-    facts = replace(facts, sha256=sha256(file.getvalue()).hexdigest())
-    key = f"topics/{topic}/partition=0/{topic}+0+{facts.first_offset:010}.record.log.zst"
-    metadata = {**facts.to_metadata(), "partition": "0"}
-    store.put(key, file, sha256=facts.sha256, metadata=metadata)
-    return key, facts
-
-
 def rows(batches: list[Batches], span: Span = EVERYTHING) -> list[dict[str, Any]]:
     parts = [part for each in batches for part in decoded(each, span)]
     return list(pa.Table.from_batches(parts).to_pylist())
@@ -176,7 +156,7 @@ def test_every_command_reads_batches_as_the_broker_sent_them(
 
     parts = [each.slice(at, 3) for each in batches for at in range(0, len(each), 3)]
     half = len(parts) // 2
-    kept = [put(store, topic, parts[:half]), put(store, topic, parts[half:])]
+    kept = [put_batches(store, topic, parts[:half]), put_batches(store, topic, parts[half:])]
     words = ("-t", topic)
     checked = alone.json("restore", "verify", "--deep", *words)
     assert len(found) == checked.summary["records"]
@@ -346,7 +326,7 @@ def test_compacted_batches_keep_their_offsets(
 ) -> None:
     """Batches of which compaction has left some records are read, counted and restored."""
     topic, batches = compacted(cluster, "log-compacted", has_gaps, delete_retention_ms="100")
-    _, facts = put(store, topic, batches)
+    _, facts = put_batches(store, topic, batches)
     found = rows(batches)
 
     offsets = [row["offset"] for row in found]
@@ -395,7 +375,7 @@ def test_damage_is_named_with_object_and_offset(
     topic = cluster.create("log-damaged")
     cluster.write(topic, varied(2_000))
     batches = fetched(cluster.servers, topic, 0, 2_000)
-    key, facts = put(store, topic, batches)
+    key, facts = put_batches(store, topic, batches)
     with store.open(key) as body:
         data = body.read()
     flipped = bytearray(data)

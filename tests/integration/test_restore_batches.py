@@ -4,9 +4,10 @@ import random
 
 import pyarrow as pa
 import pytest
+from backup_samples import put_batches
 
 from tests.integration.product import Batches, LocalS3, Store, start_kafka
-from tests.integration.test_log import awkward, put
+from tests.integration.test_log import awkward
 from tests.support.cluster import TestCluster, varied
 from tests.support.command import Kbackup
 from tests.support.encoded import Sent, batch
@@ -82,7 +83,7 @@ def test_a_batch_that_was_altered_ends_a_restore_before_it(
     (batches,) = fetched(cluster.servers, topic, 0, 36)
     data = bytearray(batches.data.to_pybytes())
     data[batches.headers["position"][2].as_py() + 300] ^= 1
-    key, _ = put(store, topic, [batches], altered=bytes(data))
+    key, _ = put_batches(store, topic, [batches], altered=bytes(data))
 
     result = kbackup("restore", "-t", topic, "--rename", "copy_of_$0", "--json")
 

@@ -34,7 +34,7 @@ def store() -> MemoryStore:
     return MemoryStore(StoreSettings(f"memory://{uuid4()}"))
 
 
-def ran(store: MemoryStore, hours_ago: float, exit_code: int = 0, **more: Any) -> str:
+def ran(store: Store, hours_ago: float, exit_code: int = 0, **more: Any) -> str:
     """Leave the record of a run; its id."""
     run = history.new_run_id(NOW - timedelta(hours=hours_ago))
     history.write_run(store, LAYOUT, ended(run=run, exit_code=exit_code, **more))
@@ -112,11 +112,11 @@ def test_a_date_in_the_future_does_not_silence_the_check(store: MemoryStore) -> 
 def test_a_success_before_many_runs_of_others_is_known() -> None:
     """The status of a sink that runs rarely costs no more for the runs of one that runs often."""
     store = FaultyStore("ok " * 9_000)
-    run = ran(store, 24 * 30)  # type: ignore[arg-type]
+    run = ran(store, 24 * 30)
     success = ended(run=run, names=["orders"], last_success=run[:20])
     history.write_success(store, LAYOUT, success)
     for at in range(2_000):
-        ran(store, at / 4, names=["audit"])  # type: ignore[arg-type]
+        ran(store, at / 4, names=["audit"])
     before = len(store.calls)
 
     found = look(store, asked=Asked(["orders"]))
