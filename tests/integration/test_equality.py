@@ -168,7 +168,7 @@ def test_a_million_awkward_records_are_the_same(
         kept = kept.where(pc.invert(kept.flagged(APPEND_TIME)))
         originals, copies = shapes([kept], plain=2**16, packed=2**14), iter(shapes(target))
         assert all(each in copies for each in originals), topic  # in their order
-        as_stored += sum(each[1] for each in originals)
+        as_stored += sum(each[-1] for each in originals)
     assert as_stored == found["as_stored"] > 0
     check_awkward(pa.concat_tables(held))
     ended = held[0].filter(pc.equal(held[0]["key"], b"txn"))["value"]
