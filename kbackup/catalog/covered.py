@@ -131,7 +131,7 @@ def covered(
     counts: Mapping[str, int] = {},
     heads: Heads | None = None,
 ) -> Covered:
-    """Return what to read of a partition.
+    """Return what to read of a partition, each file with what the ledger says was stored in it.
 
     Full records alone are merged as they are read, and objects of any name have no offsets that
     mean anything: there nothing is asked.  Else it costs a HEAD for each set without a row in the
@@ -148,6 +148,7 @@ def covered(
     reading, heads = reading.by(topic=None, by_format=True), heads or reading.store
     lone = left_over(sets, ledger, heads)
     sets = _without_removed([files for files in sets if files not in lone], ledger)
+    sets = [files.known_by(partial(_told, ledger)) for files in sets] if ledger.objects else sets
     values = [files for files in sets if not files.is_whole and files.main is not None]
     if not values or any(files.is_generic for files in values):
         return Covered(where, sets, left_over=lone)
@@ -224,6 +225,18 @@ def left_over(sets: Sequence[FileSet], ledger: PartitionLedger, heads: Heads) ->
         return is_last and (closed is None or furthest < closed.span.end_offset)
 
     return [files for files in lone if is_no_loss(files)]
+
+
+def _told(ledger: PartitionLedger, file: BackupFile) -> BackupFile:
+    """Return a listed object with what the ledger knows was stored in its place.
+
+    One whose size has changed since has no sha256: how far it can be read shows that it has.
+    """
+    row = ledger.objects.get(file.key)
+    if row is None or row.last is None or row.records is None or row.sha256 is None:
+        return file
+    sha256 = row.sha256 if row.bytes == file.size else ""
+    return replace(file, sha256=sha256, records=row.records)
 
 
 def _without_removed(sets: list[FileSet], ledger: PartitionLedger) -> list[FileSet]:

@@ -104,7 +104,7 @@ class FileSet:
         return [file for file in (self.main, self.keys, self.headers) if file is not None]
 
     def known_by(self, told: Callable[[BackupFile], BackupFile]) -> "FileSet":
-        """Return the set with what the ledger says of each object."""
+        """Return the set with what is *told* of each object."""
         main, keys, headers = (
             None if file is None else told(file) for file in (self.main, self.keys, self.headers)
         )

@@ -488,7 +488,7 @@ class _TopicPlanner:
             self._units.append(replace(
                 unit,
                 position=self._passing(where, unit.position, share),
-                sets=tuple(self._of.inventory.digested(files) for files in left.sets),
+                sets=tuple(left.sets),
                 before=left.before,
                 max_message_bytes=max_message_bytes,
                 compression=config.get("compression.type", KEEPS_CODECS),

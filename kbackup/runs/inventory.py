@@ -251,15 +251,6 @@ class Inventory:
         """Return what the ledger knows of a set's records: no request is made for it."""
         return None if files.main is None else self.known.facts(files.where, files.main)
 
-    def digested(self, files: FileSet) -> FileSet:
-        """Return a set whose files carry what the ledger knows of them."""
-
-        def told(file: BackupFile) -> BackupFile:
-            found = self.known.told(files.where, file)
-            return replace(found, version=self.catalog.versions.get(file.key, ""))
-
-        return files.known_by(told)
-
     def cut_of(self, files: FileSet) -> Hashable:
         """Return which cut of which run a set is of, by the ledger; else a cut of its own.
 
@@ -324,9 +315,17 @@ class Inventory:
         with suppress(StoreError):  # then it is as the findings say
             found = earlier_of(self.store, alike)
         if found:
-            self.catalog.versions |= {key: one.version for key, one in found.items()}
-            self.store = at_versions(self.store, self.catalog.versions)
+            versions = {key: one.version for key, one in found.items()}
+
+            def told(file: BackupFile) -> BackupFile:
+                return replace(file, version=versions.get(file.key, file.version))
+
+            self.catalog.sets[where] = [one.known_by(told) for one in self.catalog.sets[where]]
+            self.catalog.versions |= versions
+            self.store = at_versions(self.store, versions)
             self.heads = RememberedHeads(self.store)
+            self._covered.pop(where, None)
+            self._places.pop(where, None)
         return found.keys()
 
     def _judged(self, where: TopicPartition, sets: Sequence[FileSet]) -> JudgedPartition:

@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import ceil
 from typing import Final
 
@@ -119,17 +118,6 @@ class BackupState:
         """
         entry = self.ledger(where).objects.get(file.key)
         return None if entry is None or entry.bytes != file.size else entry.facts
-
-    def told(self, where: TopicPartition, file: BackupFile) -> BackupFile:
-        """Return a listed object with what the ledger knows was stored in its place.
-
-        One whose size has changed since has no sha256: how far it can be read shows that it has.
-        """
-        entry = self.ledger(where).objects.get(file.key)
-        if entry is None or entry.facts is None:
-            return file
-        sha256 = entry.facts.sha256 if entry.bytes == file.size else ""
-        return replace(file, sha256=sha256, records=entry.facts.records)
 
     def left(self, found: Catalog) -> Catalog:
         """Return a listing without what is to be deleted: nobody reads that any more."""
@@ -348,7 +336,7 @@ def list_as_stored(
         return found
     topics = {*asked.topics(known.ledgers.keys())}
     wheres = [at for at in known.partitions() if at.topic in topics and asked.has(at.partition)]
-    lost = {one: at for at in wheres for one in _lost(found, at, known.ledger(at), layout)}
+    lost = [one for at in wheres for one in _lost(found, at, known.ledger(at), layout)]
     looked = {} if looked is None else looked
     new = [one for one in lost if one not in looked]
 
@@ -371,9 +359,6 @@ def list_as_stored(
     if instead:
         found = listed(instead)
         found.versions = {key: one.version for key, one in instead.items()}
-        for where in {*lost.values()}.intersection(found.sets):
-            told = partial(known.told, where)
-            found.sets[where] = [files.known_by(told) for files in found.sets[where]]
     return found
 
 

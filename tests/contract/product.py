@@ -91,6 +91,7 @@ from kbackup.testing import (
 from kbackup.testing.files import taken
 from kbackup.testing.values import VALUES
 from kbackup.transforms import Transform
+from kbackup.verify.against import against_source
 from kbackup.verify.run import Notes, verify
 from kbackup.verify.task import verify_task
 
@@ -175,6 +176,7 @@ __all__ = [
     "Uploads",
     "View",
     "Writer",
+    "against_source",
     "checks",
     "choose",
     "clusters",

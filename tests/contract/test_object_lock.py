@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 from uuid import uuid4
 
@@ -16,12 +17,14 @@ from s3fault import Fault, S3Faults
 
 from tests.contract.product import (
     ALL,
+    BackupReader,
     CopyRun,
     CorruptObjectError,
     EncryptedStore,
     Environment,
     Finding,
     FormatOptions,
+    Found,
     Layout,
     LocalS3,
     Notes,
@@ -34,6 +37,7 @@ from tests.contract.product import (
     Summary,
     SystemClock,
     TopicPartition,
+    against_source,
     earlier,
     known,
     open_store,
@@ -47,8 +51,10 @@ from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
 from tests.support.fakes import SilentLine
 from tests.support.hand_clock import HandClock
+from tests.support.in_threads import InThreads
 from tests.support.in_turn import InTurn
 from tests.support.invoked import invoke
+from tests.support.query import SCHEMA
 from tests.support.standby import Standby, Ticks
 from tests.support.target import values
 from tests.support.truth import client_of
@@ -120,12 +126,17 @@ class Locked:
 
     def typed(self, *words: str, url: str | None = None) -> Any:
         """Run a command."""
-        return invoke(
-            *words, "--bucket", self.bucket, "--store-url", url or self.server.endpoint_url,
-            AWS_ACCESS_KEY_ID=self.server.access_key_id,
-            AWS_SECRET_ACCESS_KEY=self.server.secret_access_key,
-            AWS_DEFAULT_REGION=self.server.region,
-        )  # fmt: skip
+        place = "--bucket", self.bucket, "--store-url", url or self.server.endpoint_url
+        return invoke(*words, *place, **self.keys)
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """What the environment says of the server."""
+        return {
+            "AWS_ACCESS_KEY_ID": self.server.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": self.server.secret_access_key,
+            "AWS_DEFAULT_REGION": self.server.region,
+        }
 
     def found(self, *, deep: bool) -> set[str | None]:
         """The objects that a verify names."""
@@ -444,8 +455,6 @@ def test_what_was_lost_is_copied_and_printed_as_it_was_stored(attacked: Attacked
     """The copy is whole, in a bucket that has no versions."""
     clean = f"clean-{uuid4().hex[:8]}"
     attacked.client.create_bucket(Bucket=clean)
-    for key in attacked.hurt[1:]:  # (one that says nothing and is longer is not shown as a record)
-        attacked.delete(key)
 
     printed = attacked.typed("restore", "cat", "orders", "-c", "99", "--json")
     told = attacked.typed("sink", "copy", "--to", f"s3://{clean}", "--json")
@@ -457,6 +466,36 @@ def test_what_was_lost_is_copied_and_printed_as_it_was_stored(attacked: Attacked
     attacked.bucket = clean
     assert 0 == attacked.typed("restore", "verify", "--deep").code
     assert (0, values(range(50)), []) == (*attacked.restored(), attacked.warned)
+
+
+def test_what_was_overwritten_is_queried_as_it_was_stored(
+    attacked: Attacked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query answers about what a restore would deliver."""
+    for name, text in attacked.keys.items():
+        monkeypatch.setenv(name, text)
+    url = attacked.server.endpoint_url
+    found = Found.read(load("query", s3_bucket_name=attacked.bucket, store_url=url).settings)
+
+    reader = BackupReader(found, SCHEMA)
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+
+    assert values(range(50)) == [value for each in batches for value in each["value"].to_pylist()]
+
+
+def test_what_was_overwritten_is_compared_as_it_was_stored(
+    attacked: Attacked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where digests do not show at once that the source has the same."""
+    monkeypatch.setattr("kbackup.verify.against._METHODS", ())
+    settings = load("against", bootstrap_servers="h:1", s3_bucket_name=attacked.bucket).settings
+    environment = Environment(attacked.kafka, attacked.store(), InThreads(), SystemClock())  # type: ignore[arg-type]
+    said = known.read(open_store(attacked.store()), Layout(), SystemClock())
+    summary = Summary("r", "restore verify")
+
+    (row,) = against_source(settings, environment, said, summary, Event())
+
+    assert (0, 50) == (summary.finish().exit_code, row.records)
 
 
 def test_what_was_overwritten_is_copied_as_it_was_stored(attacked: Attacked) -> None:
