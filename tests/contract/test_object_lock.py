@@ -28,6 +28,7 @@ from tests.contract.product import (
     Layout,
     LocalS3,
     Notes,
+    ObjectNotFoundError,
     ReadOptions,
     RestoreRun,
     SinkRun,
@@ -522,6 +523,18 @@ def test_a_restore_goes_on_over_what_was_lost_meanwhile(locked: Locked) -> None:
 
     assert (0, values(range(50))) == first
     assert (0, values(range(55))) == attacked.restored(to)
+
+
+def test_a_version_that_goes_before_it_is_read_is_missed(locked: Locked) -> None:
+    """The backup is not sound; the store has answered."""
+    assert 0 == locked.sink()
+    key = next(key for key in locked.there() if key.startswith("topics/"))
+    store: Any = open_store(locked.store())
+
+    with pytest.raises(ObjectNotFoundError) as raised:
+        store.at({key: "gone"}).open(key)
+
+    assert (7, "missing_object") == (raised.value.exit_code, raised.value.code)
 
 
 @pytest.mark.parametrize(

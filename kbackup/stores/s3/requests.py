@@ -572,7 +572,8 @@ def _refused(
     for secret in hidden:
         said = said.replace(secret, "********")
     place: dict[str, Any] = {"status": status, "s3_code": name}
-    missing = name == "NoSuchKey" or (status == 404 and name in ("404", "NotFound"))
+    is_gone = name in ("NoSuchKey", "NoSuchVersion")
+    missing = is_gone or (status == 404 and name in ("404", "NotFound"))
     if missing and operation.removesuffix("_version") in (*_READS, "restore_object"):
         return ObjectNotFoundError(what, "no such object", **place)
     if "Skewed" in name:
