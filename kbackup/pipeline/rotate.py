@@ -122,23 +122,27 @@ class Open:
     boundary: int | None = None
     deleted: pa.ChunkedArray | None = None
 
-    def grown(self, rows: Rows, size: int, rule: Rule) -> "Open":
-        """Return what is open once *rows*, one at least and of *size* bytes, are in it too."""
-        found = _directories(rows)
-        schemas = self.schemas
+    def grown(self, some: Rows | Batches, rule: Rule) -> "Open":
+        """Return what is open once *some*, one row or batch at least, are in it too."""
+        if isinstance(some, Batches):
+            return self._with(_times(some), some.records, some.bytes, some.next_offset - 1)
+        size = batch_bytes(some.batch)
+        found, schemas = _directories(some), self.schemas
         if any(name not in schemas for name in found):
-            schemas = {**dict.fromkeys(found, rows.schemas), **schemas}
-        base = self.base_time
+            schemas = {**dict.fromkeys(found, some.schemas), **schemas}
         return replace(
-            self,
-            records=self.records + len(rows),
-            bytes=self.bytes + size,
-            base_time=_earliest(rows.times) if base is None else base,
-            last_directory=rows.directories[-1].as_py(),  # type: ignore[index]
-            last_offset=rows.last_offset,
+            self._with(some.times, len(some), size, some.last_offset),
+            last_directory=some.directories[-1].as_py(),  # type: ignore[index]
             schemas=schemas,
-            deleted=self._deleted_with(rows, rule) if rule.tombstones in found else self.deleted,
+            deleted=self._deleted_with(some, rule) if rule.tombstones in found else self.deleted,
         )
+
+    def _with(self, times: pa.Int64Array, records: int, size: int, last_offset: int) -> "Open":
+        base = _earliest(times) if self.base_time is None else self.base_time
+        return replace(
+            self, records=self.records + records, bytes=self.bytes + size, base_time=base,
+            last_offset=last_offset,
+        )  # fmt: skip
 
     def _deleted_with(self, rows: Rows, rule: Rule) -> pa.ChunkedArray:
         more = keys_of(rows).filter(go_to(rows, rule.tombstones))
@@ -146,48 +150,45 @@ class Open:
         return pa.chunked_array([*before, more], more.type)
 
 
-def by_stored(state: Open, rows: Rows, rule: Rule) -> int | None:
+def by_stored(state: Open, some: Rows | Batches, rule: Rule) -> int | None:
     """Room before the next start or end of what is stored already."""
-    if not rule.stored or not len(rows):
+    at = _boundary(state, some, rule)
+    if at is None or not len(some):
         return None
-    at = stored_boundary(rule, _first(state, rows))
-    if at is None:
-        return None
-    room: int = pc.sum(pc.less(rows.batch["offset"], at)).as_py() or 0
-    return room if room < len(rows) or rows.last_offset == at - 1 else None
+    end = some.last_offset + 1 if isinstance(some, Rows) else some.next_offset
+    room: int = pc.sum(pc.less(_offsets(some), at)).as_py() or 0
+    return room if room < len(some) or end >= at else None
 
 
-def is_stored(state: Open, rows: Rows, rule: Rule) -> bool:
+def is_stored(state: Open, some: Rows | Batches, rule: Rule) -> bool:
     """Whether the open files begin within what is stored already."""
-    if not rule.stored or not (len(rows) or state.records):
-        return False
-    return is_within_stored(rule, _first(state, rows))
-
-
-def is_within_stored(rule: Rule, offset: int) -> bool:
-    """Whether *offset* is within what is stored already."""
-    span = _coming(rule, offset)
+    offset, span = _coming(state, some, rule)
     return span is not None and span.start_offset <= offset
 
 
-def _first(state: Open, rows: Rows) -> int:
-    """Return an offset in the files that are open, or are to be opened with *rows*."""
-    first: int = state.last_offset if state.records else rows.batch["offset"][0].as_py()
-    return first
-
-
-def stored_boundary(rule: Rule, offset: int) -> int | None:
-    """Return the first start or end of what is stored already that is after *offset*."""
-    span = _coming(rule, offset)
+def _boundary(state: Open, some: Rows | Batches, rule: Rule) -> int | None:
+    """Return the first start or end of what is stored already that is behind the open files."""
+    offset, span = _coming(state, some, rule)
     if span is None:
         return None
     return span.end_offset if span.start_offset <= offset else span.start_offset
 
 
-def _coming(rule: Rule, offset: int) -> Span | None:
-    """Return what is stored already and ends next after *offset*."""
+def _coming(state: Open, some: Rows | Batches, rule: Rule) -> tuple[int, Span | None]:
+    """Return an offset in the files that are open, or are to be opened with *some*.
+
+    And what is stored already and ends next after it.
+    """
+    if not rule.stored or not (len(some) or state.records):
+        return -1, None
+    offset: int = state.last_offset if state.records else _offsets(some)[0].as_py()
     at = bisect_right(rule.stored, offset, key=attrgetter("end_offset"))
-    return rule.stored[at] if at < len(rule.stored) else None
+    return offset, rule.stored[at] if at < len(rule.stored) else None
+
+
+def _offsets(some: Rows | Batches) -> pa.Int64Array:
+    """Return the offset of each row, or the first one of each batch."""
+    return some.batch["offset"] if isinstance(some, Rows) else some.headers["base_offset"]
 
 
 def by_records(state: Open, rows: Rows, rule: Rule) -> int | None:
@@ -198,26 +199,27 @@ def by_records(state: Open, rows: Rows, rule: Rule) -> int | None:
     return left if left <= len(rows) and len(rows) else None
 
 
-def by_bytes(state: Open, rows: Rows, size: int, rule: Rule) -> int | None:
-    """Room up to the record that makes the bytes; *rows* have *size* of them."""
-    if rule.bytes is None or state.bytes + size < rule.bytes or not len(rows):
+def by_bytes(state: Open, rows: Rows, rule: Rule) -> int | None:
+    """Room up to the record that makes the bytes."""
+    if rule.bytes is None or not len(rows) or state.bytes + batch_bytes(rows.batch) < rule.bytes:
         return None
     up_to = pc.cumulative_sum(record_bytes(rows.batch))
     at: int = pc.index(pc.greater_equal(up_to, rule.bytes - state.bytes), True).as_py()
     return at + 1 if at >= 0 else None
 
 
-def by_span(state: Open, rows: Rows, rule: Rule) -> int | None:
-    """Room before the first record that is the span, or more, later than the first one."""
+def by_span(state: Open, some: Rows | Batches, rule: Rule) -> int | None:
+    """Room before the first record, or batch, that is the span, or more, later than the first."""
     if rule.span_ms is None:
         return None
-    base = _earliest(rows.times) if state.base_time is None else state.base_time
+    times = _times(some)
+    base = _earliest(times) if state.base_time is None else state.base_time
     if base is None:
         return None
-    latest = pc.max(rows.times).as_py()
+    latest = pc.max(times).as_py()
     if latest is None or latest < base + rule.span_ms:
         return None
-    at: int = pc.index(pc.greater_equal(rows.times, base + rule.span_ms), True).as_py()
+    at: int = pc.index(pc.greater_equal(times, base + rule.span_ms), True).as_py()
     return at if at > 0 or state.records else None  # the first row of new files is never late
 
 
@@ -312,6 +314,7 @@ def _first_in(rows: Rows, directories: list[str]) -> int | None:
 
 
 Item = TypeVar("Item")
+Some = TypeVar("Some", Rows, Batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,63 +350,7 @@ def cut(
         `Append` with at least one row, in order, and `Cut` between files.  Last files that no rule
         closed are left open: only the caller knows whether more comes.
     """
-    state = _begin(rule, clock)
-    for rows in stream:
-        now = 0 if clock is None else clock()
-        if not state.records and state.boundary is not None and now >= state.boundary:
-            state = _begin(rule, clock)
-        start = 0
-        while True:
-            rest = rows if start == 0 else rows.slice(start)
-            size = batch_bytes(rest.batch)
-            room, reason = _room(state, rest, size, rule, now)
-            if room:
-                part = rest
-                if room < len(rest):
-                    part = rest.slice(0, room)
-                    size = batch_bytes(part.batch)
-                state = state.grown(part, size, rule)
-                yield Append(part, size)
-            if reason is not None:
-                after = state.last_offset + 1
-                if reason is Reason.STORED:  # the cut before ended there, with the same records
-                    after = stored_boundary(rule, state.last_offset) or after
-                yield Cut(after, reason)
-                restarts_schedule = reason in (Reason.SCHEDULE, Reason.SPAN, Reason.DIRECTORY)
-                kept = Open(boundary=state.boundary)
-                state = _begin(rule, clock) if restarts_schedule else kept
-            start += room
-            if start >= len(rows):
-                break
-
-
-def _begin(rule: Rule, clock: Callable[[], int] | None) -> Open:
-    if rule.schedule is None or clock is None:
-        return Open()
-    return Open(boundary=rule.schedule.next(clock()))
-
-
-def _room(state: Open, rows: Rows, size: int, rule: Rule, now: int) -> tuple[int, Reason | None]:
-    """How many of *rows* the open files take, and why no more; None where they take all."""
-    best: tuple[int, Reason | None] = (len(rows), None)
-    bound = [
-        (Reason.STORED, by_stored(state, rows, rule)),
-        (Reason.SCHEMA, by_schema(state, rows, rule)),
-        (Reason.OPEN_FILES, by_open_files(state, rows, rule)),
-        (Reason.TOMBSTONES, by_tombstones(state, rows, rule)),
-    ]
-    chosen = [
-        (Reason.RECORDS, by_records(state, rows, rule)),
-        (Reason.BYTES, by_bytes(state, rows, size, rule)),
-        (Reason.SPAN, by_span(state, rows, rule)),
-        (Reason.DIRECTORY, by_directory_change(state, rows, rule)),
-        (Reason.SCHEDULE, by_schedule(state, now)),
-    ]
-    limits = bound if is_stored(state, rows, rule) else [*chosen, *bound]
-    for reason, room in limits:
-        if room is not None and (room < best[0] or (room == best[0] and best[1] is None)):
-            best = (room, reason)
-    return best
+    yield from _cut(stream, rule, clock, _room)
 
 
 def cut_batches(
@@ -415,55 +362,89 @@ def cut_batches(
     first record, or where its header does not say it, of its latest.  Directories and schemas are
     no matter.
     """
+    yield from _cut(stream, rule, clock, _room_of_batches)
+
+
+def _cut(
+    stream: Iterable[Some],
+    rule: Rule,
+    clock: Callable[[], int] | None,
+    room_of: Callable[[Open, Some, Rule, int], tuple[int, Reason | None]],
+) -> Iterator[Append[Some] | Cut]:
+    """Cut rows or batches, of which *room_of* says how many the open files take, and why no more.
+
+    None where they take all.
+    """
     state = _begin(rule, clock)
-    for batches in stream:
+    for some in stream:
         now = 0 if clock is None else clock()
         if not state.records and state.boundary is not None and now >= state.boundary:
             state = _begin(rule, clock)
-        rest = batches
-        while len(rest):
-            first = state.last_offset if state.records else rest.first_offset
-            stored = stored_boundary(rule, first)
-            if is_within_stored(rule, first):
-                room, reason = _batches_to_stored(rest, stored)
-            else:
-                room, reason = _room_of_batches(state, rest, rule, now, stored)
+        rest = some
+        while True:
+            room, reason = room_of(state, rest, rule, now)
+            before = state
             if room:
                 part = rest if room == len(rest) else rest.slice(0, room)
-                state = _with_batches(state, part)
-                yield Append(part, part.bytes)
+                state = before.grown(part, rule)
+                yield Append(part, state.bytes - before.bytes)
             if reason is not None:
                 after = state.last_offset + 1
-                if reason is Reason.STORED:
-                    after = max(after, stored or 0)
+                if reason is Reason.STORED:  # the cut before ended there, with the same records
+                    after = max(after, _boundary(before, rest, rule) or 0)
                 yield Cut(after, reason)
-                restarts_schedule = reason in (Reason.SCHEDULE, Reason.SPAN)
-                state = _begin(rule, clock) if restarts_schedule else Open(boundary=state.boundary)
-            rest = rest.slice(room)
+                restarts_schedule = reason in (Reason.SCHEDULE, Reason.SPAN, Reason.DIRECTORY)
+                kept = Open(boundary=state.boundary)
+                state = _begin(rule, clock) if restarts_schedule else kept
+            if room == len(rest):
+                break
+            if room:
+                rest = rest.slice(room)
+
+
+def _begin(rule: Rule, clock: Callable[[], int] | None) -> Open:
+    if rule.schedule is None or clock is None:
+        return Open()
+    return Open(boundary=rule.schedule.next(clock()))
+
+
+def _room(state: Open, rows: Rows, rule: Rule, now: int) -> tuple[int, Reason | None]:
+    bound = [
+        (Reason.STORED, by_stored(state, rows, rule)),
+        (Reason.SCHEMA, by_schema(state, rows, rule)),
+        (Reason.OPEN_FILES, by_open_files(state, rows, rule)),
+        (Reason.TOMBSTONES, by_tombstones(state, rows, rule)),
+    ]
+    chosen = [
+        (Reason.RECORDS, by_records(state, rows, rule)),
+        (Reason.BYTES, by_bytes(state, rows, rule)),
+        (Reason.SPAN, by_span(state, rows, rule)),
+        (Reason.DIRECTORY, by_directory_change(state, rows, rule)),
+        (Reason.SCHEDULE, by_schedule(state, now)),
+    ]
+    return _least(len(rows), bound if is_stored(state, rows, rule) else [*chosen, *bound])
 
 
 def _room_of_batches(
-    state: Open, batches: Batches, rule: Rule, now: int, stored: int | None
+    state: Open, batches: Batches, rule: Rule, now: int
 ) -> tuple[int, Reason | None]:
-    """How many of *batches* the open file takes, and why no more; None where it takes all."""
-    if state.records and state.boundary is not None and now >= state.boundary:
-        return 0, Reason.SCHEDULE
-    limits = (
+    bound = [(Reason.STORED, by_stored(state, batches, rule))]
+    chosen = [
+        (Reason.SCHEDULE, by_schedule(state, now)),
         (Reason.RECORDS, _batches_to_sum(batches, "count", rule.records, state.records)),
         (Reason.BYTES, _batches_to_sum(batches, "length", rule.bytes, state.bytes)),
-        (Reason.SPAN, _batches_to_span(state, batches, rule)),
-    )
-    found = [(room, reason) for reason, room in limits if room is not None]
-    return min([*found, _batches_to_stored(batches, stored)], key=lambda each: each[0])
+        (Reason.SPAN, by_span(state, batches, rule)),
+    ]
+    return _least(len(batches), bound if is_stored(state, batches, rule) else [*chosen, *bound])
 
 
-def _batches_to_stored(batches: Batches, stored: int | None) -> tuple[int, Reason | None]:
-    """Room before the next start or end of what is stored already."""
-    if stored is None:
-        return len(batches), None
-    room: int = pc.sum(pc.less(batches.headers["base_offset"], stored)).as_py() or 0
-    is_reached = room < len(batches) or batches.next_offset >= stored
-    return room, Reason.STORED if is_reached else None
+def _least(most: int, limits: Iterable[tuple[Reason, int | None]]) -> tuple[int, Reason | None]:
+    """Return the first of the lowest limits."""
+    best: tuple[int, Reason | None] = (most, None)
+    for reason, room in limits:
+        if room is not None and (room < best[0] or (room == best[0] and best[1] is None)):
+            best = (room, reason)
+    return best
 
 
 def _batches_to_sum(batches: Batches, column: str, limit: int | None, before: int) -> int | None:
@@ -477,22 +458,12 @@ def _batches_to_sum(batches: Batches, column: str, limit: int | None, before: in
     return int(pc.index(pc.greater_equal(up_to, left), True).as_py()) + 1
 
 
-def _batches_to_span(state: Open, batches: Batches, rule: Rule) -> int | None:
-    """Room before the first batch that is the span, or more, later than the first one."""
-    if rule.span_ms is None:
-        return None
-    times = _times(batches)
-    base = _earliest(times) if state.base_time is None else state.base_time
-    if base is None:
-        return None
-    at = int(pc.index(pc.greater_equal(times, base + rule.span_ms), True).as_py())
-    return at if at > 0 or (at == 0 and state.records) else None
-
-
-def _times(batches: Batches) -> pa.Int64Array:
-    """Return the time of each batch, null where it has none."""
-    headers = batches.headers
-    is_other = batches.flagged(APPEND_TIME | DELETE_HORIZON)
+def _times(some: Rows | Batches) -> pa.Int64Array:
+    """Return the time of each row or batch, null where it has none."""
+    if isinstance(some, Rows):
+        return some.times
+    headers = some.headers
+    is_other = some.flagged(APPEND_TIME | DELETE_HORIZON)
     times = pc.if_else(is_other, headers["max_timestamp"], headers["base_timestamp"])
     return known_times(times)
 
@@ -501,14 +472,3 @@ def _earliest(times: pa.Int64Array) -> int | None:
     """Return the first time that there is."""
     found = times.drop_null() if times.null_count else times
     return found[0].as_py() if len(found) else None
-
-
-def _with_batches(state: Open, batches: Batches) -> Open:
-    base = state.base_time
-    return replace(
-        state,
-        records=state.records + batches.records,
-        bytes=state.bytes + batches.bytes,
-        base_time=_earliest(_times(batches)) if base is None else base,
-        last_offset=batches.next_offset - 1,
-    )
