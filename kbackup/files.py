@@ -38,9 +38,8 @@ def spool_folder() -> Path:
         ConfigurationError: If no file can be made there.  Another folder is never taken in its
             place: it might be on a disk that was to be spared.
     """
-    path = _folder()
-    _temporary_file(path).close()
-    return path
+    _temporary_file().close()
+    return _folder()
 
 
 SPOOL_BYTES: Final = 32 * 2**20
@@ -340,8 +339,8 @@ def _folder() -> Path:
     return Path(os.environ.get("TMPDIR") or tempfile.gettempdir())
 
 
-def _temporary_file(path: Path | None = None) -> BinaryIO:
-    where = path or _folder()
+def _temporary_file() -> BinaryIO:
+    where = _folder()
     try:
         if _scrambles:
             raw = tempfile.TemporaryFile(prefix="kbackup-", dir=where, buffering=0)  # noqa: SIM115

@@ -82,6 +82,11 @@ class Holding:
         return self.last is not None and self.records == self.last - self.start + 1
 
     @property
+    def is_told(self) -> bool:
+        """Whether its end is stated, and how many files it was closed with, if it was with any."""
+        return self.last is not None and (self.rotation is None or self.rotation.files > 0)
+
+    @property
     def least(self) -> int:
         """The offset that its last record has at least."""
         return self.start + max(self.counted or 1, 1) - 1 if self.last is None else self.last
@@ -228,11 +233,7 @@ class Offsets:
     @property
     def disputes(self) -> Sequence[Dispute]:
         """What cannot be restored, as far as stated ends show it."""
-        told = [
-            one
-            for one in self.there
-            if one.last is not None and (one.rotation is None or one.rotation.files)
-        ]
+        told = [one for one in self.there if one.is_told]
         found = cover(told) if any(not one.is_full for one in told) else Coverage()
         alike = [{one.key for one in group} for group in found.alike]
         return [

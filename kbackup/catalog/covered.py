@@ -157,12 +157,14 @@ def covered(
     by_key = {files.id: files for files in mains}
 
     def holding(files: FileSet) -> Holding | None:
-        found = _entered(files, ledger, rotations)
-        found = _asked(heads, files) if found is None else found
+        row = _row(files, ledger)
+        found = None if row is None else as_entered(by_name(files), row, rotations)
+        below = None if found is None else found.below
+        if found is None or not found.is_told:
+            found = _asked(heads, files)
         if found is None:
             return None
-        row = _row(files, ledger)
-        below = None if row is None or found.last is not None else row.below
+        below = below if found.last is None else None
         return replace(found, counted=counts.get(files.id), below=below)
 
     holdings = {one.key: one for one in side_by_side(holding, mains) if one is not None}
@@ -299,17 +301,6 @@ def within(
     return [
         files for files in sets if files.id not in ended and window.takes(files, known[files.id])
     ]
-
-
-def _entered(
-    files: FileSet, ledger: PartitionLedger, rotations: Mapping[Span, Rotation]
-) -> Holding | None:
-    """Return what the ledger says of a set; None where it says too little, or of another object."""
-    entry = _row(files, ledger)
-    if entry is None or entry.last is None:
-        return None
-    told = as_entered(by_name(files), entry, rotations)
-    return None if told.rotation is not None and not told.rotation.files else told
 
 
 def _row(files: FileSet, ledger: PartitionLedger) -> Entry | None:

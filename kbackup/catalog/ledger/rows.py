@@ -616,11 +616,6 @@ class TopicLedger:
         kept = {n: one.within(begin.get(n, nothing)) for n, one in self.partitions.items()}
         return replace(self, partitions=kept)
 
-    def facts(self, partition: int, key: str) -> Facts | None:
-        """Return what is known of the records in an object; None where nothing is."""
-        entry = self.partition(partition).objects.get(key)
-        return None if entry is None else entry.facts
-
 
 def ranged(
     kind: str,
