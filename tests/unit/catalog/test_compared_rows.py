@@ -37,42 +37,30 @@ def test_values_that_begin_among_records_end_among_them_or_not(
 
 
 @pytest.mark.parametrize(
-    ("rows", "records", "expected"),
+    ("rows", "records", "is_share", "expected"),
     [
-        pytest.param("abc", "def", False, id="others"),
-        pytest.param("abc", "cde", True, id="the last one"),
-        pytest.param("abcde", "cdefg", True, id="several"),
-        pytest.param("abcdef", "cd", True, id="all of them, and on"),
-        pytest.param("ace", "cdef", True, id="every other one"),
-        pytest.param("ace", "bdce", True, id="behind others"),
-        pytest.param("abc", "abc", False, id="all again"),
-        pytest.param("abcab", "abcab", False, id="all again, of which some twice"),
-        pytest.param("aaab", "aaa", False, id="what comes often shows nothing"),
-        pytest.param("aaa", "aaa", False, id="alike"),
-        pytest.param("abc", "bxa", False, id="one by chance"),
-        pytest.param("abac", "caa", True, id="as they would go on"),
-        pytest.param("abc", "", False, id="no record"),
-        pytest.param("", "abc", False, id="no row"),
+        pytest.param("abc", "def", False, False, id="others"),
+        pytest.param("abc", "cde", False, True, id="the last one"),
+        pytest.param("abcde", "cdefg", False, True, id="several"),
+        pytest.param("abcdef", "cd", False, True, id="all of them, and on"),
+        pytest.param("ace", "cdef", False, True, id="every other one"),
+        pytest.param("ace", "bdce", False, True, id="behind others"),
+        pytest.param("abc", "abc", False, False, id="all again"),
+        pytest.param("abcab", "abcab", False, False, id="all again, of which some twice"),
+        pytest.param("aaab", "aaa", False, False, id="what comes often shows nothing"),
+        pytest.param("aaa", "aaa", False, False, id="alike"),
+        pytest.param("abc", "bxa", False, False, id="one by chance"),
+        pytest.param("abac", "caa", False, True, id="as they would go on"),
+        pytest.param("abc", "", False, False, id="no record"),
+        pytest.param("", "abc", False, False, id="no row"),
+        pytest.param("abcdef", "ce", True, True, id="every other one of a share, and on"),
+        pytest.param("abcdefg", "bdf", True, True, id="a share behind the first row"),
+        pytest.param("abcdef", "ace", True, False, id="all of a share again"),
+        pytest.param("abc", "def", True, False, id="a share of others"),
     ],
 )
 def test_values_go_on_with_the_records_that_come_later_or_not(
-    rows: str, records: str, *, expected: bool
+    rows: str, records: str, *, is_share: bool, expected: bool
 ) -> None:
-    """Their last rows are the first records, and one of them is like no other row."""
-    assert expected is goes_on_in(contents(rows), contents(records))
-
-
-@pytest.mark.parametrize(
-    ("rows", "records", "expected"),
-    [
-        pytest.param("abcdef", "ce", True, id="every other one, and on"),
-        pytest.param("abcdefg", "bdf", True, id="behind the first row"),
-        pytest.param("abcdef", "ace", False, id="all again"),
-        pytest.param("abc", "def", False, id="others"),
-    ],
-)
-def test_rows_between_those_of_a_share_are_like_none_of_them(
-    rows: str, records: str, *, expected: bool
-) -> None:
-    """One directory of several holds some of the records that values go on with."""
-    assert expected is goes_on_in(contents(rows), contents(records), is_share=True)
+    """Their last rows are the first records, one like no other row; a share lies among others."""
+    assert expected is goes_on_in(contents(rows), contents(records), is_share=is_share)

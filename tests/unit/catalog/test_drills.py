@@ -155,50 +155,38 @@ def remove(number: int) -> Callable[[MemoryStore, list[str]], None]:
 
 
 @pytest.mark.parametrize(
-    ("harm", "numbers"),
+    ("is_signed", "harm", "numbers"),
     [
-        (lambda _store, _keys: None, []),
-        (lambda store, keys: edit(store, keys[1], b'"records": 41', b'"records": 42'), [3]),
-        (lambda store, keys: put(store, keys[1], b"{}"), [2]),
-        (lambda store, keys: put(store, keys[3], b"\0"), [4]),
-        (remove(1), [1]),
-        (remove(2), [2]),
-        (remove(4), []),  # of the newest, nothing can tell without a signature
-        (lambda store, keys: swap(store, keys[1], keys[2]), [2, 3, 4]),
-        (lambda store, keys: swap(store, keys[0], keys[3]), [1, 2, 4]),
+        (False, lambda _store, _keys: None, []),
+        (False, lambda store, keys: edit(store, keys[1], b'"records": 41', b'"records": 42'), [3]),
+        (False, lambda store, keys: put(store, keys[1], b"{}"), [2]),
+        (False, lambda store, keys: put(store, keys[3], b"\0"), [4]),
+        (False, remove(1), [1]),
+        (False, remove(2), [2]),
+        (False, remove(4), []),  # of the newest, nothing can tell without a signature
+        (False, lambda store, keys: swap(store, keys[1], keys[2]), [2, 3, 4]),
+        (False, lambda store, keys: swap(store, keys[0], keys[3]), [1, 2, 4]),
+        (True, lambda _store, _keys: None, []),
+        (True, lambda store, keys: edit(store, keys[3], b'"exit_code": 0', b'"exit_code": 3'), [4]),
+        (True, lambda store, keys: put(store, sig(keys[1]), store.open(sig(keys[2])).read()), [2]),
+        (True, lambda store, keys: store.delete(sig(keys[3])), [4]),
+        (True, lambda store, keys: store.delete(sig(keys[1])), []),  # the third vouches for it
+        (True, remove(4), [4]),  # its signature is left
+        (True, lambda store, _keys: stored(store, 1), [5]),
     ],
 )
 def test_what_was_done_to_a_chain_is_found(
-    store: MemoryStore, harm: Callable[[MemoryStore, list[str]], None], numbers: list[int]
-) -> None:
-    """Without any key: altered, replaced, taken out, in another order."""
-    harm(store, stored(store, 4))
-
-    assert [(number, 7) for number in numbers] == wrong(store)
-
-
-@pytest.mark.parametrize(
-    ("harm", "numbers"),
-    [
-        (lambda _store, _keys: None, []),
-        (lambda store, keys: edit(store, keys[3], b'"exit_code": 0', b'"exit_code": 3'), [4]),
-        (lambda store, keys: put(store, sig(keys[1]), store.open(sig(keys[2])).read()), [2]),
-        (lambda store, keys: store.delete(sig(keys[3])), [4]),
-        (lambda store, keys: store.delete(sig(keys[1])), []),  # the third vouches for it
-        (remove(4), [4]),  # its signature is left
-        (lambda store, _keys: stored(store, 1), [5]),
-    ],
-)
-def test_what_was_done_to_signed_reports_is_found(
     store: MemoryStore,
     key: Path,
+    is_signed: bool,
     harm: Callable[[MemoryStore, list[str]], None],
     numbers: list[int],
 ) -> None:
-    """The newest too; and one that is not signed behind those that are."""
-    harm(store, stored(store, 4, key))
+    """Altered, replaced, taken out, or in another order; the newest too where they are signed."""
+    signs = key if is_signed else None
+    harm(store, stored(store, 4, signs))
 
-    assert [(number, 7) for number in numbers] == wrong(store, key)
+    assert [(number, 7) for number in numbers] == wrong(store, signs)
 
 
 def sig(name: str) -> str:

@@ -1,5 +1,6 @@
 """Captures of where consumer groups stood: which count, and what reading them costs."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -123,34 +124,26 @@ def test_each_group_has_its_own_newest_capture(store: MemoryStore, clock: HandCl
     assert NOW == found.topic.taken
 
 
-@pytest.mark.parametrize("is_of_part", [True, False])
-def test_captures_of_some_groups_push_out_none_of_all(is_of_part: bool) -> None:
-    """Of each day the last one of either stays, of the same partitions or not."""
-    day = (NOW // DAY - 20) * DAY
-    rows = numbered(capture(day + 7), 1).to_pylist()
-    for counter, (taken, pattern) in enumerate([(day + 8, "b.*"), (day + 9, "b.*"), (NOW, "b.*")]):
-        some = of_groups(taken, pattern, ("billing", 2))
-        own = [replace(one, partition=0) for one in some] if is_of_part else some
-        rows += numbered(own, 2 + counter).to_pylist()
-    rows += numbered(capture(NOW), 9).to_pylist()
-
-    kept = GROUPS.merged(pa.Table.from_pylist(rows, GROUPS.schema))["taken"].to_pylist()
-
-    assert {7, 9, NOW - day} == {taken - day for taken in kept}
-
-
-def test_captures_of_some_partitions_push_out_none_of_all() -> None:
+@pytest.mark.parametrize(
+    "some",
+    [
+        pytest.param(lambda at: of_groups(at, "b.*", ("billing", 2)), id="groups"),
+        pytest.param(lambda at: of_part(at, 0, 2), id="partitions"),
+        pytest.param(
+            lambda at: [replace(one, partition=0) for one in of_groups(at, "b.*", ("billing", 2))],
+            id="groups of partitions",
+        ),
+    ],
+)
+def test_captures_of_some_push_out_none_of_all(some: Callable[[int], list[GroupEntry]]) -> None:
     """Of each day the last one of either stays."""
     day = (NOW // DAY - 20) * DAY
-    both = [*numbered(capture(day + 7, offset=1), 1).to_pylist()]
-    both += numbered(of_part(day + 8, 0, 2), 2).to_pylist()
-    both += numbered(of_part(day + 9, 0, 3), 3).to_pylist()
-    newest = [*numbered(capture(NOW), 4).to_pylist(), *numbered(of_part(NOW, 0, 1), 5).to_pylist()]
-    rows = pa.Table.from_pylist([*both, *newest], GROUPS.schema)
+    every = [capture(day + 7), some(day + 8), some(day + 9), some(NOW), capture(NOW)]
+    rows = pa.concat_tables([numbered(one, counter) for counter, one in enumerate(every)])
 
-    kept = {taken - day for taken in GROUPS.merged(rows)["taken"].to_pylist()}
+    kept = GROUPS.merged(rows)["taken"].to_pylist()
 
-    assert {7, 9, NOW - day} == kept
+    assert {7, 9, NOW - day} == {taken - day for taken in kept}
 
 
 def test_a_year_of_minutes_costs_no_more_to_read_than_a_day() -> None:

@@ -27,6 +27,14 @@ def by_field(*values: bytes | None, affix: Affix = NO_AFFIX, names: Names | None
     return route(rows, WHERE, partitioner, RecordExtractor(), 0, affix=affix, names=names)
 
 
+def by_day(rows: Rows, field: str) -> Rows:
+    """Return rows filed by the day that a field of theirs says."""
+    extractor, partitioner = RecordFieldExtractor(), DailyPartitioner()
+    extractor.configure({"timestamp.field": field})
+    partitioner.configure({"timezone": "UTC", "locale": "en"})
+    return route(rows, WHERE, partitioner, extractor, 0)
+
+
 def directories(rows: Rows) -> list[str]:
     """Return the directory of each row."""
     assert rows.directories is not None
@@ -76,11 +84,8 @@ def test_a_record_whose_directory_the_store_cannot_have_is_a_bad_one(
 def test_a_tombstone_has_a_directory() -> None:
     """A tombstone goes to the directory of a null field, or to that of its own timestamp."""
     batch = batch_of([{"value": None, "timestamp": 1_700_000_000_000}])
-    extractor, partitioner = RecordFieldExtractor(), DailyPartitioner()
-    extractor.configure({"timestamp.field": "at"})
-    partitioner.configure({"timezone": "UTC", "locale": "en"})
 
-    by_time = route(Rows(batch, (Part(batch),)), WHERE, partitioner, extractor, 0)
+    by_time = by_day(Rows(batch, (Part(batch),)), "at")
 
     assert ["r=null"] == directories(by_field(None))
     assert ["year=2023/month=11/day=14"] == directories(by_time)
@@ -89,11 +94,8 @@ def test_a_tombstone_has_a_directory() -> None:
 def test_a_time_that_no_date_can_name_is_said_to_be_one() -> None:
     """There is one, so that none was found would send its owner to look for it; 2^62 has a year."""
     batch = batch_of([{"value": b'{"at":%d}' % at} for at in (2**62, 2**63 - 1)])
-    extractor, partitioner = RecordFieldExtractor(), DailyPartitioner()
-    extractor.configure({"timestamp.field": "at"})
-    partitioner.configure({"timezone": "UTC", "locale": "en"})
 
-    found = route(Rows(batch, (Part(batch),)), WHERE, partitioner, extractor, 0)
+    found = by_day(Rows(batch, (Part(batch),)), "at")
 
     assert ["year=146140482/month=04/day=24"] == directories(found)
     assert [(1, True)] == [
@@ -110,11 +112,8 @@ def test_a_date_is_counted_in_days() -> None:
     field = schema.of_column().on(pa.field("value", values.type))
     whole = batch_of([{"value": b"", "timestamp": 0}])
     batch = pa.RecordBatch.from_arrays([values], schema=pa.schema([field]))
-    extractor, partitioner = RecordFieldExtractor(), DailyPartitioner()
-    extractor.configure({"timestamp.field": "at.on"})
-    partitioner.configure({"timezone": "UTC", "locale": "en"})
 
-    found = route(Rows(whole, (Part(batch, schema.of_column()),)), WHERE, partitioner, extractor, 0)
+    found = by_day(Rows(whole, (Part(batch, schema.of_column()),)), "at.on")
 
     assert ["year=2022/month=01/day=08"] == directories(found)
 
