@@ -113,10 +113,9 @@ KEYS: Final = Form.of(WrappedKey, _merged, is_purged=True)
 
 @dataclass(slots=True)
 class Keyring:
-    """The keys of a backup, as far as they are here: `kbackup.stores.encrypted.Keys`.
+    """The keys of a backup, as far as they are here.
 
     Attributes:
-        takes_plain: Whether objects are read that should be encrypted, and are not.
         openers: Who can open data keys here.
         wrapped: Data keys for these, by their ids; None for those that are for others alone.
         new: What new objects are encrypted with: an id and a data key.
@@ -125,7 +124,6 @@ class Keyring:
     backup: str
     layout: Layout
     own: bytes = field(repr=False)
-    takes_plain: bool = False
     openers: Mapping[str, Opener] = field(default_factory=dict, repr=False)
     wrapped: Mapping[bytes, WrappedKey | None] = field(default_factory=dict, repr=False)
     new: tuple[bytes, bytes] | None = field(default=None, repr=False)
@@ -135,19 +133,6 @@ class Keyring:
     def can_read(self) -> bool:
         """Whether data keys of other runs can be had."""
         return bool(self.openers)
-
-    def name(self, key: str) -> bytes | None:
-        """Return which backup an object is of, and where in it: `Keys.name`."""
-        place = place_of(self.layout, key)
-        return None if place is None else f"{self.backup}\0{place}".encode()
-
-    def for_new(self, key: str) -> tuple[bytes, bytes]:
-        """Return what a new object is encrypted with: `Keys.for_new`."""
-        if key.startswith(self.layout.records_prefix()):
-            return _SHARED_ID, derived(self.own, "captures")
-        if self.new is None:
-            raise NoKeyError(f"{key} cannot be stored", "this command has no data key", key=key)
-        return self.new
 
     def has(self, key_id: bytes) -> bool:
         """Whether a data key is here: `Keys.has`."""
@@ -195,10 +180,6 @@ class Keyring:
         except ValueError as error:
             what = f"the data key {key_id.hex()} of {key} cannot be opened"
             raise NoKeyError(what, str(error), key=key) from error
-
-    def keyed(self, text: str) -> str:
-        """Return a digest of *text*: `Keys.keyed`."""
-        return hmac.digest(derived(self.own, "digests"), text.encode(), "sha256").hex()
 
 
 def place_of(layout: Layout, key: str) -> str | None:
@@ -482,7 +463,7 @@ class Encryption:
         if not is_sound:
             openers = self._openers(backup, true_rows(stream, own))
         wrapped = self.data_keys(store, openers, own) if openers else {}
-        return Keyring(backup, self.layout, own, self.options.takes_plain, openers, wrapped)
+        return Keyring(backup, self.layout, own, openers, wrapped)
 
     def data_keys(
         self, store: Store, openers: Mapping[str, Opener], own: bytes
@@ -587,7 +568,7 @@ class Encryption:
             own = read_own(Path(options.own_file)) or write_own(Path(options.own_file))
         own = own or secrets.token_bytes(KEY_BYTES)
         openers = {} if private is None else {private.name: private}
-        return Keyring(backup, layout, own, options.takes_plain, openers)
+        return Keyring(backup, layout, own, openers)
 
 
 def _fitting(words: bytes, row: WrappedKey, backup: str) -> Passphrase | None:
@@ -608,7 +589,10 @@ def check_readable(place: StoreSettings) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Late:
-    """The keys of a backup, asked for when they are needed: a new one may get them meanwhile."""
+    """`kbackup.stores.encrypted.Keys`, asked for when they are needed.
+
+    A new backup may get them meanwhile.
+    """
 
     encryption: Encryption
     store: Store
@@ -620,10 +604,15 @@ class _Late:
 
     def name(self, key: str) -> bytes | None:
         place = place_of(self.encryption.layout, key)
-        return None if place is None else self.encryption.require().name(key)
+        return None if place is None else f"{self.encryption.require().backup}\0{place}".encode()
 
     def for_new(self, key: str) -> tuple[bytes, bytes]:
-        return self.encryption.require().for_new(key)
+        ring = self.encryption.require()
+        if key.startswith(ring.layout.records_prefix()):
+            return _SHARED_ID, derived(ring.own, "captures")
+        if ring.new is None:
+            raise NoKeyError(f"{key} cannot be stored", "this command has no data key", key=key)
+        return ring.new
 
     def of(self, key_id: bytes, key: str) -> bytes:
         ring = self.encryption.require()
@@ -637,7 +626,8 @@ class _Late:
         return ring is not None and ring.has(key_id)
 
     def keyed(self, text: str) -> str:
-        return self.encryption.require().keyed(text)
+        own = self.encryption.require().own
+        return hmac.digest(derived(own, "digests"), text.encode(), "sha256").hex()
 
 
 def _not_its_key(path: str | None) -> NoKeyError:
