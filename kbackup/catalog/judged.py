@@ -124,8 +124,8 @@ class JudgedPartition:
     """All that is known about one partition.
 
     *sets* are by start offset, *reports* what tasks say of those they read, by `FileSet.id`.
-    *present* are keys of the listing, also of objects that are not judged here; None: those of
-    *sets*.  *heads* is asked what objects say of themselves; None: the store.
+    *present* are keys of the listing, also of objects that are not judged here.  *heads* is asked
+    what objects say of themselves; None: the store.
     """
 
     where: TopicPartition
@@ -134,7 +134,7 @@ class JudgedPartition:
     is_deep: bool
     ledger: PartitionLedger = NOTHING
     identity: TopicIdentity = UNKNOWN
-    present: Container[str] | None = None
+    present: Container[str] = ()
     heads: Heads | None = None
 
     def findings(self, store: Store, layout: Layout, options: FormatOptions) -> Iterator[Finding]:
@@ -171,7 +171,7 @@ class JudgedPartition:
         yield from self._of_others(extents, known_of)
         yield from left_out(self.where, self.ledger.skipped)
         there = [by_name(extent.files, extent.last) for extent in extents]
-        yield from gaps_and_overlaps(extents, entered(there, self.ledger, self._present()))
+        yield from gaps_and_overlaps(extents, entered(there, self.ledger, self.present))
 
     def _altered(self, store: Store, heads: Heads) -> Iterator[Finding]:
         """Name objects that are not what was stored.
@@ -278,7 +278,7 @@ class JudgedPartition:
         """Name what the ledger says was stored and is not there."""
         # of what was stored in another layout, or what no format reads, nobody knows: it was not
         # looked for
-        for entry in self.ledger.missing(self._present()):
+        for entry in self.ledger.missing(self.present):
             offsets = (entry.first, entry.span.end_offset - 1)
             more = {"by": entry.run}
             text, do = None, ""
@@ -291,11 +291,6 @@ class JudgedPartition:
                 if by_extension(extension, options) is None:
                     text, do = f"not looked for: no format reads {extension}", EXTENSIONS
             yield Finding("missing_object", self.where, entry.key, offsets, text, more=more, do=do)
-
-    def _present(self) -> Container[str]:
-        if self.present is not None:
-            return self.present
-        return {file.key for files in self.sets for file in files.files}
 
     def failures(self) -> Iterator[Issue]:
         """Yield why sets could not be read that are not known to be damaged."""
