@@ -605,17 +605,14 @@ def goes_on_in(
     lone = [0, *accumulate(found[row] == 1 for row in rows)]
     if not first or not lone[-1]:
         return False
-    back, length = [0], 0  # the search of Knuth, Morris and Pratt for *first* in the rows
-    for content in first[1:]:
-        while length and content != first[length]:
+    sought: list[object] = [*first, object(), *rows[1:]]  # the first row is before the others
+    back = [0]  # the search of Knuth, Morris and Pratt for *first* in the rows
+    for at, row in enumerate(sought[1:], 1 - len(first)):
+        length = back[-1]
+        while length and row != sought[length]:
             length = back[length - 1]
-        length += content == first[length]
+        length += row == sought[length]
         back.append(length)
-    length = 0
-    for at, row in enumerate(rows[1:], 2):  # the first row is before the others
-        while length and (length == len(first) or row != first[length]):
-            length = back[length - 1]
-        length += row == first[length]
-        if length == len(first) and lone[at] > lone[at - length]:
+        if length == len(first) and lone[at + 1] > lone[at + 1 - length]:
             return True  # and go on behind the last of them
-    return lone[-1] > lone[len(rows) - length]
+    return lone[-1] > lone[len(rows) - back[-1]]
