@@ -31,71 +31,6 @@ in_c = pytest.mark.skipif(
 )
 
 
-@in_c
-@pytest.mark.parametrize(
-    ("datums", "is_read"),
-    [
-        pytest.param([GOOD, GOOD], True, id="good ones"),
-        pytest.param([GOOD, GOOD[:-1]], False, id="cut short"),
-        pytest.param([GOOD + b"\0", GOOD], False, id="too long"),
-        pytest.param([GOOD + b"\0", GOOD[1:]], False, id="one short by what another has too much"),
-        pytest.param(
-            [GOOD, GOOD.replace(b"y\0", b"y\x03")], False, id="one whose list does not end"
-        ),
-        pytest.param([b""], False, id="empty"),
-        pytest.param([], False, id="no row"),
-    ],
-)
-def test_only_rows_that_are_whole_are_read_together(datums: list[bytes], is_read: bool) -> None:
-    """What is not exactly one value a row is left to the reader that names the row."""
-    column = pa.array(datums, pa.binary())
-
-    found = avro_columns.decode(column, json.dumps(ORDER))
-
-    assert is_read == (found is not None)
-    if found is not None:
-        assert found.equals(avro_reading.decode_each_avro(column, json.dumps(ORDER))[0])
-
-
-@in_c
-@pytest.mark.parametrize(
-    ("datums", "is_read"),
-    [
-        pytest.param([PLAIN_GOOD, PLAIN_GOOD], True, id="good ones"),
-        pytest.param([b"\2" + b"\2\4\xc3\xa9" + bytes(10) + b"\2\xff\xff"], True, id="others"),
-        pytest.param([PLAIN_GOOD, PLAIN_GOOD[:-1]], False, id="cut short"),
-        pytest.param([PLAIN_GOOD[:1], PLAIN_GOOD], False, id="cut after a field"),
-        pytest.param([PLAIN_GOOD + b"\0", PLAIN_GOOD[1:]], False, id="one too long"),
-        pytest.param([PLAIN_GOOD.replace(b"\2\0", b"\2\4")], False, id="a third branch"),
-        pytest.param([PLAIN_GOOD.replace(b"\2ab", b"\4ab")], False, id="a third symbol"),
-        pytest.param([b"\x80" * 10 + PLAIN_GOOD], False, id="a number that does not end"),
-        pytest.param([b"\x80" * 9 + b"\2" + PLAIN_GOOD[1:]], False, id="a number of 65 bits"),
-        pytest.param([b"\xff" * 9 + b"\1" + PLAIN_GOOD[1:]], True, id="a number of 64 bits"),
-        pytest.param(
-            [PLAIN_GOOD[:1] + b"\x80" * 5 + PLAIN_GOOD[1:]], False, id="a branch of six bytes"
-        ),
-        pytest.param(
-            [PLAIN_GOOD, PLAIN_GOOD[:1] + b"\x80" * 5 + PLAIN_GOOD[1:]],
-            False,
-            id="a branch of six bytes beside one",
-        ),
-        pytest.param([b"\2\2\xff\xff\xff\xff\x0f" + PLAIN_GOOD], False, id="a negative size"),
-        pytest.param([b""], False, id="empty"),
-        pytest.param([], False, id="no row"),
-    ],
-)
-def test_plain_values_are_read_by_both_ways(datums: list[bytes], is_read: bool) -> None:
-    """Records of plain values are read in C as by fastavro, and damaged ones by neither."""
-    column = pa.array(datums, pa.binary())
-
-    found = avro_columns.decode(column, json.dumps(PLAIN))
-
-    assert is_read == (found is not None)
-    if found is not None:
-        found.validate(full=True)
-        assert found.equals(avro_reading.decode_each_avro(column, json.dumps(PLAIN))[0])
-
-
 LISTS: dict[str, Any] = {
     "type": "record",
     "name": "Lists",
@@ -121,75 +56,104 @@ LINE = b"\2\1\2\4\2x\2y\0"
 """``{"ok": true, "tags": ["x", "y"]}``."""
 
 
-@in_c
-@pytest.mark.parametrize(
-    ("datum", "is_read"),
-    [
-        pytest.param(b"\0\0", True, id="no item and null"),
-        pytest.param(b"\2" + LINE + b"\0\2" + LINE, True, id="a record in a list and alone"),
-        pytest.param(b"\2\0\0\0\2" + LINE, True, id="null in a list"),
-        pytest.param(b"\2" + LINE + b"\4" + LINE * 2 + b"\0\0", True, id="two blocks"),
-        pytest.param(b"\1\x12" + LINE + b"\0\0", True, id="a block with its size"),
-        pytest.param(b"\1\x7e" + LINE + b"\0\0", True, id="a block with another size"),
-        pytest.param(b"\2\0\2\2\2x\1\4\2y\0\0\0", True, id="two blocks within an item"),
-        pytest.param(long(900) + LINE * 900 + b"\0\0", True, id="many items"),
-        pytest.param(b"\2\0\2" + long(900) + b"\2x" * 900 + b"\0\0\0", True, id="many in one"),
-        pytest.param(long(2**62) + LINE * 9 + b"\0\0", False, id="endless"),
-        pytest.param(b"\2\0\2" + long(2**62) + b"\0" * 99, False, id="endless in one"),
-        pytest.param(long(-(2**63)) + b"\2" + LINE + b"\0\0", False, id="no number is as negative"),
-        pytest.param(b"\1" + LINE + b"\0\0", False, id="a block without its size"),
-        pytest.param(b"\2" + LINE + b"\0", False, id="cut after a list"),
-        pytest.param(b"\2" + LINE, False, id="cut before its end"),
-        pytest.param(b"\2" + LINE[:-1] + b"\0", False, id="cut within an item"),
-    ],
-)
-def test_lists_are_read_by_both_ways(datum: bytes, is_read: bool) -> None:
-    """Lists in blocks of any form are read in C as by fastavro, and damaged ones by neither."""
-    good = b"\2" + LINE + b"\0\0"
-    column = pa.array([b"", good, datum, good], pa.binary()).slice(1)
-
-    found = avro_columns.decode(column, json.dumps(LISTS))
-
-    expected, bad = avro_reading.decode_each_avro(column, json.dumps(LISTS))
-    assert (is_read, is_read) == (found is not None, not bad)
-    if found is not None:
-        found.validate(full=True)
-        assert found.equals(expected)
-
-
 def entries(*keys: bytes) -> bytes:
     """Return a block of a map of the number 1 under each key."""
     return long(len(keys)) + b"".join(long(len(key)) + key + b"\2\2" for key in keys)
 
 
+MAPS = ["null", {"type": "map", "values": ["null", "long"]}]
+
+
+RECORDS: list[tuple[str, list[bytes], bool | None]] = [
+    ("good ones", [GOOD, GOOD], True),
+    ("cut short", [GOOD, GOOD[:-1]], False),
+    ("too long", [GOOD + b"\0", GOOD], False),
+    ("one short by what another has too much", [GOOD + b"\0", GOOD[1:]], False),
+    ("one whose list does not end", [GOOD, GOOD.replace(b"y\0", b"y\x03")], False),
+    ("empty", [b""], False),
+    ("no row", [], None),
+]
+PLAINS: list[tuple[str, list[bytes], bool | None]] = [
+    ("good ones", [PLAIN_GOOD, PLAIN_GOOD], True),
+    ("others", [b"\2" + b"\2\4\xc3\xa9" + bytes(10) + b"\2\xff\xff"], True),
+    ("cut short", [PLAIN_GOOD, PLAIN_GOOD[:-1]], False),
+    ("cut after a field", [PLAIN_GOOD[:1], PLAIN_GOOD], False),
+    ("one too long", [PLAIN_GOOD + b"\0", PLAIN_GOOD[1:]], False),
+    ("a third branch", [PLAIN_GOOD.replace(b"\2\0", b"\2\4")], False),
+    ("a third symbol", [PLAIN_GOOD.replace(b"\2ab", b"\4ab")], False),
+    ("a number that does not end", [b"\x80" * 10 + PLAIN_GOOD], False),
+    ("a number of 65 bits", [b"\x80" * 9 + b"\2" + PLAIN_GOOD[1:]], False),
+    ("a number of 64 bits", [b"\xff" * 9 + b"\1" + PLAIN_GOOD[1:]], True),
+    ("a branch of six bytes", [PLAIN_GOOD[:1] + b"\x80" * 5 + PLAIN_GOOD[1:]], False),
+    ("one beside it", [PLAIN_GOOD, PLAIN_GOOD[:1] + b"\x80" * 5 + PLAIN_GOOD[1:]], False),
+    ("a negative size", [b"\2\2\xff\xff\xff\xff\x0f" + PLAIN_GOOD], False),
+    ("empty", [b""], False),
+    ("no row", [], None),
+]
+IN_LISTS: list[tuple[str, bytes, bool | None]] = [
+    ("no item and null", b"\0\0", True),
+    ("a record in a list and alone", b"\2" + LINE + b"\0\2" + LINE, True),
+    ("null in a list", b"\2\0\0\0\2" + LINE, True),
+    ("two blocks", b"\2" + LINE + b"\4" + LINE * 2 + b"\0\0", True),
+    ("a block with its size", b"\1\x12" + LINE + b"\0\0", True),
+    ("a block with another size", b"\1\x7e" + LINE + b"\0\0", True),
+    ("two blocks within an item", b"\2\0\2\2\2x\1\4\2y\0\0\0", True),
+    ("many items", long(900) + LINE * 900 + b"\0\0", True),
+    ("many in one", b"\2\0\2" + long(900) + b"\2x" * 900 + b"\0\0\0", True),
+    ("endless", long(2**62) + LINE * 9 + b"\0\0", False),
+    ("endless in one", b"\2\0\2" + long(2**62) + b"\0" * 99, False),
+    ("no number is as negative", long(-(2**63)) + b"\2" + LINE + b"\0\0", False),
+    ("a block without its size", b"\1" + LINE + b"\0\0", False),
+    ("cut after a list", b"\2" + LINE + b"\0", False),
+    ("cut before its end", b"\2" + LINE, False),
+    ("cut within an item", b"\2" + LINE[:-1] + b"\0", False),
+]
+IN_MAPS: list[tuple[str, bytes, bool | None]] = [
+    ("null", b"\0", True),
+    ("empty", b"\2\0", True),
+    ("in their order", b"\2" + entries(b"", b"b", b"a") + b"\0", True),
+    ("two blocks", b"\2" + entries(b"a") + entries(b"b") + b"\0", True),
+    ("a value that is null", b"\2\4\2a\0\2b\2\1\0", True),
+    ("a key twice", b"\2" + entries(b"a", b"a") + b"\0", None),
+    ("a key in both blocks", b"\2" + entries(b"a") * 2 + b"\0", None),
+    ("many keys", b"\2" + entries(*(b"%d" % at for at in range(64))) + b"\0", True),
+    ("too many", b"\2" + entries(*(b"%d" % at for at in range(65))) + b"\0", None),
+]
+TEXTS: list[tuple[str, list[bytes], bool | None]] = [
+    ("ASCII", [b"abc", b"", b"d"], True),
+    ("UTF-8", [b"a", "\u00e9\U0001f600".encode(), b""], True),
+    ("a character in two rows", [b"\xc3", b"\xa9"], False),
+    ("no text", [b"a", b"\xff"], False),
+]
+GOOD_LIST, GOOD_MAP = b"\2" + LINE + b"\0\0", b"\2" + entries(b"a") + b"\0"
+CASES = [
+    pytest.param(schema, datums, is_read, id=f"{kind}: {what}")
+    for kind, schema, cases in (
+        ("record", ORDER, RECORDS),
+        ("plain", PLAIN, PLAINS),
+        ("list", LISTS, [(what, [GOOD_LIST, one, GOOD_LIST], is_) for what, one, is_ in IN_LISTS]),
+        ("map", MAPS, [(what, [one, b"\0", GOOD_MAP], is_) for what, one, is_ in IN_MAPS]),
+        ("text", "string", [(what, [long(len(one)) + one for one in each], is_)
+                            for what, each, is_ in TEXTS]),
+        ("int", "int", [("too large", [b"\2", b"\xfe\xff\xff\xff\xff\x0f"], False),
+                        ("of six bytes", [b"\2", b"\x82\x80\x80\x80\x80\0"], False)]),
+    )
+    for what, datums, is_read in cases
+]  # fmt: skip
+
+
 @in_c
-@pytest.mark.parametrize(
-    ("datum", "is_read"),
-    [
-        pytest.param(b"\0", True, id="null"),
-        pytest.param(b"\2\0", True, id="empty"),
-        pytest.param(b"\2" + entries(b"", b"b", b"a") + b"\0", True, id="in their order"),
-        pytest.param(b"\2" + entries(b"a") + entries(b"b") + b"\0", True, id="two blocks"),
-        pytest.param(b"\2\4\2a\0\2b\2\1\0", True, id="a value that is null"),
-        pytest.param(b"\2" + entries(b"a", b"a") + b"\0", False, id="a key twice"),
-        pytest.param(b"\2" + entries(b"a") * 2 + b"\0", False, id="a key in both blocks"),
-        pytest.param(
-            b"\2" + entries(*(b"%d" % at for at in range(64))) + b"\0", True, id="many keys"
-        ),
-        pytest.param(
-            b"\2" + entries(*(b"%d" % at for at in range(65))) + b"\0", False, id="too many"
-        ),
-    ],
-)
-def test_maps_are_read_by_both_ways(datum: bytes, is_read: bool) -> None:
-    """Maps are read in C as by fastavro, where none has a key twice."""
-    text = json.dumps(["null", {"type": "map", "values": ["null", "long"]}])
-    column = pa.array([datum, b"\0", b"\2" + entries(b"a") + b"\0"], pa.binary())
+@pytest.mark.parametrize(("schema", "datums", "is_read"), CASES)
+def test_whole_rows_are_read_in_c_as_in_python(
+    schema: Any, datums: list[bytes], is_read: bool | None
+) -> None:
+    """Damaged rows are read by neither, and named by Python; some sound ones it reads alone."""
+    column = pa.array([b"before", *datums], pa.binary()).slice(1)
 
-    found = avro_columns.decode(column, text)
+    found = avro_columns.decode(column, json.dumps(schema))
 
-    expected, bad = avro_reading.decode_each_avro(column, text)
-    assert (is_read, {}) == (found is not None, bad)
+    expected, bad = avro_reading.decode_each_avro(column, json.dumps(schema))
+    assert (is_read is True, is_read is False) == (found is not None, bool(bad))
     if found is not None:
         found.validate(full=True)
         assert found.equals(expected)
@@ -216,46 +180,6 @@ def test_nulls_are_where_they_were(kind: str) -> None:
         assert found is not None
         found.validate(full=True)
         assert found.equals(avro_reading.decode_each_avro(datums, text)[0])
-
-
-@in_c
-@pytest.mark.parametrize(
-    ("texts", "is_read"),
-    [
-        pytest.param([b"abc", b"", b"d"], True, id="ASCII"),
-        pytest.param([b"a", "\u00e9\U0001f600".encode(), b""], True, id="UTF-8"),
-        pytest.param([b"\xc3", b"\xa9"], False, id="a character in two rows"),
-        pytest.param([b"a", b"\xff"], False, id="no text"),
-    ],
-)
-def test_text_is_valid_in_each_row(texts: list[bytes], is_read: bool) -> None:
-    """Bytes that are not UTF-8 are never passed on as text, whatever stands beside them."""
-    column = pa.array([bytes([2 * len(text)]) + text for text in texts], pa.binary())
-
-    found = avro_columns.decode(column, '"string"')
-
-    assert is_read == (found is not None)
-    if found is not None:
-        assert [text.decode() for text in texts] == found.to_pylist()
-        found.validate(full=True)
-
-
-def test_a_number_too_large_for_its_type_is_one_bad_row() -> None:
-    """A number too large for its type makes one bad record; its neighbours are read."""
-    column = pa.array([b"\x02", b"\xfe\xff\xff\xff\xff\x0f", b"\x04"], pa.binary())
-
-    assert avro_columns.decode(column, '"int"') is None
-    values, bad = avro_reading.decode_each_avro(column, '"int"')
-    assert ([1, None, 2], [1]) == (values.to_pylist(), [*bad])
-
-
-def test_an_int_of_more_than_five_bytes_is_one_bad_row() -> None:
-    """An int that Java's reader does not take, for its length, is one bad record."""
-    column = pa.array([b"\x02", b"\x82\x80\x80\x80\x00", b"\x82\x80\x80\x80\x80\x00"], pa.binary())
-
-    assert avro_columns.decode(column, '"int"') is None
-    values, bad = avro_reading.decode_each_avro(column, '"int"')
-    assert ([1, 1, None], [2]) == (values.to_pylist(), [*bad])
 
 
 @pytest.mark.parametrize("size", ["2", 2.0, -1, True])

@@ -122,6 +122,7 @@ def test_only_lists_of_items_without_bytes_are_counted() -> None:
         pytest.param(
             "int", b"\x82\x80\x80\x80\0", b"\x82" + b"\x80" * 4 + b"\0", "5 bytes", id="int"
         ),
+        pytest.param("int", b"\2", b"\x80\x80\x80\x80\x20", "an int of", id="33 bits"),
         pytest.param(
             ["null", "int"], b"\x80\0", b"\x80" * 5 + b"\0", "5 bytes", id="a branch of six bytes"
         ),
