@@ -35,7 +35,7 @@ def samples(form: Format, view: View) -> Iterator[pa.RecordBatch]:
         ]  # fmt: skip
         yield pa.RecordBatch.from_pylist(rows, SCHEMA)
     elif view is View.HEADERS:
-        pairs = [[{"key": "a", "value": "1"}] * 2, [{"key": "", "value": ""}]] * 2
+        pairs = [[{"key": "a", "value": "1"}] * 2, [], [{"key": "", "value": ""}]] * 2
         yield pa.record_batch([pa.array(pairs, HEADERS)], ["headers"])
     else:
         installed = [found.name for found in plugins.installed("converters")]
@@ -70,8 +70,10 @@ def written(form: Format, view: View, *batches: pa.RecordBatch) -> bytes:
 
 def rows(form: Format, view: View, data: bytes) -> pa.Table:
     """Return the contents of a file."""
-    batches = form.read(io.BytesIO(data), view, form.extension(OPTIONS), OPTIONS)
-    return pa.Table.from_batches([*batches])
+    file = io.BytesIO(data)
+    batches = [*form.read(file, view, form.extension(OPTIONS), OPTIONS)]
+    assert not file.closed
+    return pa.Table.from_batches(batches)
 
 
 @pytest.mark.parametrize("view", list(View), ids=lambda view: view.name)
@@ -84,11 +86,8 @@ class FormatContract:
             found = rows(form, view, written(form, view, batch))
 
             assert len(batch) == len(found)
-            if view is View.RECORD:
+            if batch.schema.types == found.schema.types:
                 assert batch.to_pylist() == found.to_pylist()
-            else:
-                again = pa.Table.from_batches([*found.to_batches()])
-                assert found.equals(again)
 
     def test_batches_leave_no_trace(self, form: Format, view: View) -> None:
         """A retry gets the same records in other batches, and must write the same bytes."""

@@ -12,11 +12,9 @@ from kbackup.connect import schema as connect
 from kbackup.connect.protobuf_writing import planned
 from kbackup.converters import Converter
 from kbackup.converters.json_text import JsonConverter
-from kbackup.converters.primitives import BooleanConverter
 from kbackup.converters.registered import RequestedSchemas
 from kbackup.errors import (
     BadRecordError,
-    ConfigurationError,
     CorruptObjectError,
     KafkaError,
     KbackupError,
@@ -26,7 +24,7 @@ from kbackup.errors import (
     TopicChangedError,
 )
 from kbackup.events import to_json
-from kbackup.formats import HEADERS, Format, FormatOptions
+from kbackup.formats import Format, FormatOptions
 from kbackup.inspect.examination import store_checks as checks
 from kbackup.inspect.source import Found
 from kbackup.inspect.source import Reader as BackupReader
@@ -83,12 +81,11 @@ from kbackup.testing import (
     PartitionerContract,
     StoreContract,
     TransformContract,
-    decoded,
     encoded,
     open_bytes,
     put_bytes,
 )
-from kbackup.testing.files import taken
+from kbackup.testing.files import samples, written
 from kbackup.testing.values import VALUES
 from kbackup.transforms import Transform
 from kbackup.verify.against import against_source
@@ -104,7 +101,6 @@ __all__ = [
     "CHUNK_BYTES",
     "COMMIT_S",
     "HEADER",
-    "HEADERS",
     "NEEDS",
     "OBJECTS",
     "OVERDUE_S",
@@ -120,11 +116,9 @@ __all__ = [
     "BackupReader",
     "BadRecordError",
     "BatchReader",
-    "BooleanConverter",
     "BrokenOffError",
     "Bucket",
     "Cluster",
-    "ConfigurationError",
     "Converter",
     "ConverterContract",
     "CopyRun",
@@ -182,7 +176,6 @@ __all__ = [
     "clusters",
     "connect",
     "converters",
-    "decoded",
     "earlier",
     "encoded",
     "extractors",
@@ -196,10 +189,11 @@ __all__ = [
     "plugins",
     "put_bytes",
     "read",
-    "taken",
+    "samples",
     "to_json",
     "verify",
     "verify_task",
+    "written",
 ]
 
 ROOT = Path(kbackup.__file__).parent

@@ -7,12 +7,13 @@ import pyarrow as pa
 import pytest
 
 from tests.contract.product import (
+    VALUES,
     Converter,
+    ConverterContract,
     JsonConverter,
     RequestedSchemas,
     connect,
     converters,
-    decoded,
     encoded,
     json_values,
     planned,
@@ -20,13 +21,8 @@ from tests.contract.product import (
 )
 from tests.support.registry import FakeRegistry
 
-PROPERTIES = {
-    "json": {"schemas.enable": "false"},
-    "json with schemas": {"schemas.enable": "true", "decimal.format": "NUMERIC"},
-}
+PROPERTIES = {"json with schemas": {"schemas.enable": "true", "decimal.format": "NUMERIC"}}
 CONVERTERS = [plugin.name for plugin in plugins.installed("converters")]
-EACH = [*CONVERTERS, "json with schemas"]
-TEXTS = [b'"a"', None, b"12", b'{"a":[1,null]}', '"é"'.encode()]
 _INT8 = b'{"schema":{"type":"struct","fields":[{"type":"int8","optional":true,"field":"a"}],'
 OWN: dict[str, list[bytes | None]] = {
     "json with schemas": [
@@ -53,75 +49,56 @@ REGISTERED = {
 """Kind and text of a schema, and values under it without what names it."""
 
 
-@pytest.fixture(params=EACH)
-def converter(request: pytest.FixtureRequest, registry: FakeRegistry) -> Converter:
-    name, properties = request.param, PROPERTIES.get(request.param, {})
-    if name in REGISTERED:
-        kind, text, _ = REGISTERED[name]
-        assert 1 == registry.add("orders-value", text, kind)
-        properties = {"schema.registry.url": registry.url}
-    return converters.by_name(name.partition(" ")[0], properties, topic="orders")
+class TestConverters(ConverterContract):
+    @pytest.fixture(params=[*CONVERTERS, *PROPERTIES])
+    def converter(self, request: pytest.FixtureRequest, registry: FakeRegistry) -> Converter:
+        properties = PROPERTIES.get(request.param)
+        if request.param in REGISTERED:
+            kind, text, _ = REGISTERED[request.param]
+            assert 1 == registry.add("orders-value", text, kind)
+            properties = {"schema.registry.url": registry.url}
+        return converters.by_name(request.param.partition(" ")[0], properties, topic="orders")
 
+    @pytest.fixture
+    def values(self, request: pytest.FixtureRequest) -> pa.Array:
+        name = request.node.callspec.params["converter"]
+        if name in REGISTERED:
+            first, *rest = [b"\0\0\0\0\1" + value for value in REGISTERED[name][2]]
+            return pa.array([first, None, *rest], pa.binary())
+        return pa.array(OWN[name], pa.binary()) if name in OWN else VALUES
 
-@pytest.fixture
-def values(request: pytest.FixtureRequest, converter: Converter) -> pa.Array:
-    name = request.node.callspec.params["converter"]
-    if name in REGISTERED:
-        first, *rest = [b"\0\0\0\0\1" + value for value in REGISTERED[name][2]]
-        return pa.array([first, None, *rest], pa.binary())
-    return pa.array(OWN.get(name, TEXTS), pa.binary())
+    def test_only_types_that_formats_take(self, converter: Converter, values: pa.Array) -> None:
+        """A column that its schema describes has that schema's type."""
+        for column in converter.decode(values):
+            schema = connect.of(column.schema)
+            assert schema is None or schema.arrow() == column.values.type
 
+    def test_json_null_of_a_file_is_a_tombstone(self, converter: Converter) -> None:
+        """A JSON file has ``null`` where the record had no value."""
+        column = pa.array(["null", None], pa.json_())
 
-def back(converter: Converter, column: pa.Array) -> pa.Array:
-    """Return the bytes of what the converter makes of *column*."""
-    return pa.concat_arrays(
-        [encoded(converter, each.values, each.schema) for each in converter.decode(column)]
-    )
+        assert [None, None] == encoded(converter, column).to_pylist()
 
+    def test_what_a_json_file_holds_of_it_comes_back(
+        self, converter: Converter, values: pa.Array
+    ) -> None:
+        """Each converter reads back the JSON that a file holds of its values."""
+        [column] = converter.decode(values)
+        typed, schema = column.values, connect.of(column.schema)
+        is_registered = isinstance(getattr(converter, "asked", None), RequestedSchemas)
+        if is_registered or (isinstance(converter, JsonConverter) and schema is not None):
+            return  # the file has the payload, and its schema nowhere
+        if schema is not None:
+            lines = json_values.encode_json(typed, schema).to_pylist()
+        elif typed.type == pa.string():
+            lines = [None if text is None else json.dumps(text) for text in typed.to_pylist()]
+        elif typed.type == pa.binary():
+            lines = [None, "null", '""', '"AP8K"']
+            values = pa.array([None, None, b"", b"\x00\xff\n"], pa.binary())
+        else:
+            lines = typed.storage.to_pylist()
 
-def test_bytes_come_back(converter: Converter, values: pa.Array) -> None:
-    """Bytes read from Kafka are written back unchanged, and null stays null."""
-    assert values.equals(back(converter, values))
-
-
-def test_null_stays_null(converter: Converter) -> None:
-    """A tombstone stays a tombstone through every converter."""
-    nulls = pa.nulls(3, pa.binary())
-    typed = decoded(converter, nulls)
-
-    assert (3, 3) == (typed.null_count, encoded(converter, typed).null_count)
-
-
-def test_a_part_of_a_column_is_like_a_column(converter: Converter, values: pa.Array) -> None:
-    """A slice of a batch converts like a batch of its own."""
-    part = values.slice(2, 3)
-    [whole] = converter.decode(values)
-
-    assert part.equals(back(converter, part))
-    assert part.equals(encoded(converter, whole.values.slice(2, 3), whole.schema))
-
-
-def test_a_column_of_no_rows_converts(converter: Converter) -> None:
-    """An empty batch converts to an empty column."""
-    none = pa.array([], pa.binary())
-
-    assert none.equals(encoded(converter, decoded(converter, none)))
-
-
-def test_only_types_that_formats_take(converter: Converter, values: pa.Array) -> None:
-    """A converter yields types that every format can write, or a schema that describes them."""
-    for column in converter.decode(values):
-        schema = connect.of(column.schema)
-        plain = (pa.binary(), pa.string(), pa.json_())
-        expected = plain if schema is None else (schema.arrow(),)
-        assert column.values.type in expected
-
-
-def test_json_null_of_a_file_is_a_tombstone(converter: Converter) -> None:
-    """A JSON file has ``null`` where the record had no value."""
-    column = pa.array(["null", None], pa.json_())
-
-    assert [None, None] == encoded(converter, column).to_pylist()
+        assert values.equals(encoded(converter, pa.array(lines, pa.json_())))
 
 
 @pytest.mark.parametrize("name", CONVERTERS)
@@ -132,26 +109,3 @@ def test_a_workers_class_name_stands_for_it(name: str) -> None:
     assert simple
     for each in simple:
         assert name == plugins.by_class_name("converters", f"org.apache.kafka.connect.{each}")
-
-
-def test_what_a_json_file_holds_of_it_comes_back(converter: Converter, values: pa.Array) -> None:
-    """Each converter reads back the JSON that a file holds of its values."""
-    [column] = converter.decode(values)
-    typed, schema = column.values, connect.of(column.schema)
-    is_registered = isinstance(getattr(converter, "asked", None), RequestedSchemas)
-    if is_registered or (isinstance(converter, JsonConverter) and schema is not None):
-        return  # the file has the payload, and its schema nowhere
-    if schema is not None:
-        lines = json_values.encode_json(typed, schema).to_pylist()
-    elif typed.type == pa.string():
-        lines = [None if text is None else json.dumps(text) for text in typed.to_pylist()]
-    elif typed.type == pa.binary():
-        lines = [None, "null", '""', '"AP8K"']
-        assert [None, None, b"", b"\x00\xff\n"] == encoded(
-            converter, pa.array(lines, pa.json_())
-        ).to_pylist()
-        return
-    else:
-        lines = typed.storage.to_pylist()
-
-    assert values.equals(encoded(converter, pa.array(lines, pa.json_())))
