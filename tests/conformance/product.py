@@ -1,13 +1,12 @@
 """All that the conformance tests take from kbackup: what moves there is followed here alone."""
 
-from kbackup import config, converters, formats, partitioners, plugins
+from kbackup import config, converters, formats, partitioners
 from kbackup.catalog import listing
 from kbackup.catalog.claims import Reading
 from kbackup.catalog.merging import records
 from kbackup.config import files, loading
 from kbackup.config.property import variable
 from kbackup.connect import fields
-from kbackup.converters import Converter
 from kbackup.errors import ConfigurationError, CorruptObjectError, ObjectKeyError
 from kbackup.formats import COLUMNS, HEADERS, Format, FormatOptions
 from kbackup.formats.block_gzip import BlockGzipFormat
@@ -20,7 +19,6 @@ from kbackup.naming import DatedLayout, Layout, ObjectKey, View
 from kbackup.naming.renaming import Rename
 from kbackup.partitioners import extractors
 from kbackup.partitioners.default import DefaultPartitioner
-from kbackup.partitioners.extractors import RecordExtractor
 from kbackup.partitioners.field import FieldPartitioner
 from kbackup.partitioners.time_based import Buckets, TimeBasedPartitioner
 from kbackup.pipeline.convert import (
@@ -34,8 +32,8 @@ from kbackup.pipeline.convert import (
 from kbackup.pipeline.rotate import Append, Cut, Rule, Schedule, cut
 from kbackup.pipeline.rows import Rows
 from kbackup.pipeline.views import ReadOptions
-from kbackup.pipeline.write import ClosedFile, OpenFiles
-from kbackup.records import SCHEMA, Schema, Span, TopicPartition, schema_of
+from kbackup.pipeline.write import OpenFiles
+from kbackup.records import Schema, Span, TopicPartition, schema_of
 from kbackup.runs import wiring
 from kbackup.stores import Store, StoreSettings, open_store
 from kbackup.testing import decoded, encoded
@@ -43,15 +41,12 @@ from kbackup.testing import decoded, encoded
 __all__ = [
     "COLUMNS",
     "HEADERS",
-    "SCHEMA",
     "Append",
     "BlockGzipFormat",
     "Buckets",
-    "ClosedFile",
     "Compatibility",
     "ConfigurationError",
     "Conversion",
-    "Converter",
     "CorruptObjectError",
     "Cut",
     "DatedLayout",
@@ -68,7 +63,6 @@ __all__ = [
     "Pattern",
     "ReadOptions",
     "Reading",
-    "RecordExtractor",
     "Rename",
     "Rows",
     "Rule",
@@ -99,7 +93,6 @@ __all__ = [
     "open_store",
     "partitioners",
     "peek",
-    "plugins",
     "records",
     "route",
     "schema_of",

@@ -1,166 +1,231 @@
-"""Runs of the real S3 sink connector (10.5.15) by field, by time and over gaps, played again.
+"""Runs of the real S3 sink connector (10.5.15), played again, and what it wrote, read.
 
-The records of a scenario go through convert, route, cut and write under the scenario's own
-configuration.  JSON objects are the connector's byte for byte; of Avro objects, whose sync markers
-are random, the rows are.  Where the connector wrote Parquet, the same values are written as JSON
-here: what is compared is keys and counts.
+Each folder of ``scenarios`` is one run.  Its records, as producers would have sent them, go through
+convert, route, cut and write under its own configuration, without a server.
 """
 
 import io
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scenario_files
+from object_content import content
 from record_samples import batch_of
+from scenario_files import Given, Listed, Scenario
 
 from tests.conformance.product import (
-    ClosedFile,
+    COLUMNS,
     ConfigurationError,
     Conversion,
     Cut,
+    FormatOptions,
     OpenFiles,
     Span,
     TopicPartition,
+    View,
     config,
     convert,
+    converters,
     cut,
+    encoded,
     extractors,
+    formats,
     loading,
     partitioners,
     route,
+    schema_of,
     wiring,
 )
+from tests.support.scenario_runs import header, sent
 
-SCENARIOS: Final = scenario_files.COPIES
-NAMES: Final = [
-    "daily-record",
-    "evolve-backward",
-    "evolve-none",
-    "field-region",
-    "offset-gaps",
-    "time-bad-timezone",
-    "time-locale-fr",
-    "time-recordfield-long",
-    "time-rotate-interval",
-    "tombstones-write",
+ALL: Final = {path.name: Scenario.read(path) for path in sorted(scenario_files.COPIES.iterdir())}
+ENDED_WELL: Final = [name for name, one in ALL.items() if one.result == "ok"]
+READ: Final = [
+    name
+    for name in ENDED_WELL
+    if "partitioner.class" not in ALL[name].config
+    or ALL[name].config["partitioner.class"].endswith(".DefaultPartitioner")
+    if ALL[name].config.get("schema.compatibility", "NONE") == "NONE"
 ]
-EXTENSIONS: Final = (".snappy.parquet", ".avro", ".json")
-JSON: Final = "io.confluent.connect.s3.format.json.JsonFormat"
+"""The runs of which an object holds records that follow each other, as they were given."""
 
 
-def scenario(name: str) -> dict[str, Any]:
-    """Return what is known of a run."""
-    found: dict[str, Any] = json.loads((SCENARIOS / name / "scenario.json").read_bytes())
-    return found
+@dataclass
+class Made:
+    """What a run stores, the offset that it commits, and the records that it refuses."""
+
+    objects: dict[str, bytes]
+    next_offset: int
+    bad: list[Any]
 
 
-def settings(name: str, folder: Path) -> config.Settings:
-    """Return what kbackup makes of the connector's configuration, in JSON whatever it wrote."""
-    given = scenario(name)["config"] | {
-        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-        "value.converter.schemas.enable": str(is_avro(name)).lower(),
-    }  # fmt: skip
-    if not is_avro(name):
-        given["format.class"] = JSON
-    given["key.converter"] = "org.apache.kafka.connect.storage.StringConverter"
-    given.pop("parquet.codec", None)
-    given.pop("store.url", None)
+def settings(scenario: Scenario, folder: Path) -> config.Settings:
+    """Return what kbackup makes of the connector's configuration."""
     path = folder / "connector.json"
-    path.write_text(json.dumps(given))
-    options = {"bootstrap_servers": "h:1", "topics": ("t",)}
+    more = {"store.url": "http://127.0.0.1:1", "topics": "t"}
+    path.write_text(json.dumps(scenario.config | scenario.converters | more))
+    options = {"bootstrap_servers": "h:1"}
     return loading.load("sink", options=options, files=[path], environ={}).settings
 
 
-def is_avro(name: str) -> bool:
-    """Whether the connector wrote Avro."""
-    return str(scenario(name)["config"]["format.class"]).endswith("AvroFormat")
+def row(scenario: Scenario, given: Given) -> dict[str, Any]:
+    """Return a record as it was in Kafka."""
+    converter = scenario.config | scenario.converters
+    return {
+        "offset": given.offset,
+        "timestamp": given.timestamp,
+        "key": sent(given.key, converter, "key.converter"),
+        "value": sent(given.value, converter, "value.converter"),
+        "headers": [{"key": each["key"], "value": header(each["value"])} for each in given.headers],
+    }
 
 
-def rows(name: str) -> list[dict[str, Any]]:
-    """Return the records of a run as they were put."""
-    text = (SCENARIOS / name / "input_records.jsonl").read_text("utf-8")
-    return [json.loads(line) for line in text.split("\n") if line]
-
-
-def value(given: dict[str, Any] | None, *, with_schema: bool) -> bytes | None:
-    """Return the bytes in Kafka of what the connector was given by its converter."""
-    if given is None:
-        return None
-    return json.dumps(given if with_schema else given["payload"], ensure_ascii=False).encode()
-
-
-def played(name: str, folder: Path) -> list[ClosedFile]:
-    """Return the files of a run's cuts."""
-    given, chosen = rows(name), settings(name, folder)
-    where = TopicPartition(given[0]["topic"], given[0]["partition"])
-    batch = batch_of(
-        [
-            {
-                "offset": row["offset"],
-                "timestamp": row["timestamp"],
-                "key": None if row["key"] is None else row["key"]["payload"].encode(),
-                "value": value(row["value"], with_schema=is_avro(name)),
-            }
-            for row in given
-        ]
-    )
+def made(scenario: Scenario, folder: Path, size: int = 100) -> Made:
+    """Send a scenario through the flow, *size* records in a batch."""
+    chosen = settings(scenario, folder)
     views = [Conversion.of(spec) for spec in wiring.views(chosen)]
     options = wiring.partitioner_options(chosen)
     partitioner = partitioners.by_name(chosen.partitioner_class, options)
     extractor = extractors.by_name(chosen.timestamp_extractor, options)
-    rule = wiring.rule(chosen)
-    nulls, tombstones = wiring.nulls(chosen), rule.tombstones
-    converted = convert(batch, views, compatibility=rule.compatibility, nulls=nulls)
-    stream = (
-        route(each, where, partitioner, extractor, 0, tombstones=tombstones) for each in converted
-    )
-    files = OpenFiles(where, views, wiring.layout(chosen), 2**20, tombstones=tombstones)
-    closed = []
+    rule, nulls = wiring.rule(chosen), wiring.nulls(chosen)
+    rows = batch_of([row(scenario, one) for one in scenario.given])
+    where = TopicPartition(scenario.given[0].topic, scenario.given[0].partition)
+    stream = [
+        route(each, where, partitioner, extractor, 0, tombstones=rule.tombstones)
+        for start in range(0, len(rows), size)
+        for each in convert(
+            rows.slice(start, size), views, compatibility=rule.compatibility, nulls=nulls
+        )
+    ]
+    files = OpenFiles(where, views, wiring.layout(chosen), 2**20, tombstones=rule.tombstones)
+    found, start = {}, scenario.given[0].offset
     for step in cut(stream, rule):
-        if isinstance(step, Cut):
-            closed += files.close(Span(0, step.next_offset))
-        else:
+        if not isinstance(step, Cut):
             files.write(step.rows)
-    files.drop()
-    return closed
-
-
-def bare(key: str) -> str:
-    """Return a key without its extension."""
-    for extension in EXTENSIONS:
-        key = key.removesuffix(extension)
-    return key
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if scenario(name)["result"] == "ok"])
-def test_a_run_makes_the_connectors_objects(name: str, tmp_path: Path) -> None:
-    """The same records under the same configuration: the same keys, counts, and bytes of JSON."""
-    objects = json.loads((SCENARIOS / name / "objects.json").read_bytes())
-
-    files = played(name, tmp_path)
-
-    assert {bare(one["key"]): one["records"] for one in objects} == {
-        bare(file.key): file.facts.records for file in files
-    }
-    for one in objects:
-        if one["key"].endswith(".parquet"):
             continue
-        (file,) = (file for file in files if file.key == one["key"])
-        file.body.seek(0)
-        theirs, ours = (SCENARIOS / name / one["file"]).read_bytes(), file.body.read()
-        if one["key"].endswith(".avro"):
-            assert [*fastavro.reader(io.BytesIO(theirs))] == [*fastavro.reader(io.BytesIO(ours))]
-        else:
-            assert theirs == ours
-    for file in files:
-        file.body.close()
+        for closed in files.close(Span(start, step.next_offset)):
+            closed.body.seek(0)
+            found[closed.key] = closed.body.read()
+            closed.body.close()
+        start = step.next_offset
+    files.drop()
+    return Made(found, start, [bad for each in stream for bad in each.bad])
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if scenario(name)["result"] != "ok"])
-def test_what_the_connector_refuses_is_refused(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [1, 100])
+@pytest.mark.parametrize("name", ENDED_WELL)
+def test_a_run_makes_the_connectors_objects(name: str, size: int, tmp_path: Path) -> None:
+    """The same records under the same configuration: the same keys, contents and offset."""
+    scenario = ALL[name]
+
+    found = made(scenario, tmp_path, size)
+
+    assert {one.key: content(one.key, one.body) for one in scenario.objects} == {
+        key: content(key, data) for key, data in found.objects.items()
+    }
+    assert ([], [found.next_offset]) == (found.bad, [*scenario.committed.values()])
+
+
+def test_what_the_connector_refuses_is_refused(tmp_path: Path) -> None:
     """A setting that the connector refuses is refused at startup, by the property's name."""
     with pytest.raises(ConfigurationError, match="timezone"):
-        settings(name, tmp_path)
+        settings(ALL["time-bad-timezone"], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "offset", "reason"),
+    [
+        ("keys-null-key", 1, "a record has no key"),
+        ("keys-headers-null-json", 2, "it is 'nul', and the connectors' header files"),
+        ("bytes-null-fail", 1, "null"),
+        ("tombstones-fail", 1, "null"),
+    ],
+)
+def test_where_the_connector_failed_the_record_is_named(
+    name: str, offset: int, reason: str, tmp_path: Path
+) -> None:
+    """What the layout cannot hold is refused before anything of it is written, and named."""
+    found = made(ALL[name], tmp_path)
+
+    assert [(offset, True)] == [(bad.offset, reason in str(bad)) for bad in found.bad]
+
+
+def column_types(data: bytes) -> dict[str, tuple[str, str]]:
+    """Return the physical and the logical type of each column of a Parquet file."""
+    schema = pq.ParquetFile(io.BytesIO(data)).schema
+    columns = [schema.column(at) for at in range(len(schema.names))]
+    return {each.path: (each.physical_type, str(each.logical_type)) for each in columns}
+
+
+def test_columns_of_parquet_have_the_connectors_types(tmp_path: Path) -> None:
+    """But for decimals, which Arrow writes in a fixed length."""
+    scenario = ALL["parquet-all-types"]
+    [theirs_] = scenario.objects
+    theirs = column_types(theirs_.body)
+
+    ours = column_types(made(scenario, tmp_path).objects[theirs_.key])
+
+    decimal = "Decimal(precision=64, scale=4)"
+    assert ("BYTE_ARRAY", decimal) == theirs.pop("dec")
+    assert ("FIXED_LEN_BYTE_ARRAY", decimal) == ours.pop("dec")
+    assert theirs == ours
+
+
+@pytest.mark.parametrize(
+    ("name", "listed"),
+    [
+        pytest.param(name, one, id=one.key.replace("topics/", f"{name} "))
+        for name in READ
+        if name != "bytes-embedded-newlines"  # which are more rows than records
+        for one in ALL[name].objects
+    ],
+)
+def test_the_connectors_objects_are_read(name: str, listed: Listed, tmp_path: Path) -> None:
+    """What the connector was given comes back from its object, in JSON as producers sent it."""
+    scenario, options = ALL[name], FormatOptions()
+    chosen = settings(scenario, tmp_path)
+    key = wiring.layout(chosen).parse(listed.key)
+    form = formats.by_name(formats.by_extension(key.extension, options) or "")
+    batches = [*form.read(io.BytesIO(listed.body), key.view, key.extension, options)]
+    count, column = sum(map(len, batches)), COLUMNS[key.view]
+    given = [one for one in scenario.given if one.offset >= key.start_offset][:count]
+
+    assert listed.records in (None, count)
+    if key.view is View.HEADERS:
+        pairs = [
+            [{"key": each["key"], "value": header_text(each["value"])} for each in one.headers]
+            for one in given
+        ]
+        assert pairs == [row for each in batches for row in each[column].to_pylist()]
+        return
+    parts = [one.key if key.view is View.KEY else one.value for one in given]
+    if form.name == "json":
+        texts = [text for each in batches for text in each[column].to_pylist()]
+        assert [payload(each) for each in parts] == [json.loads(text) for text in texts]
+        return
+    (spec,) = (spec for spec in wiring.views(chosen) if spec.view is key.view)
+    converter = converters.by_name(spec.converter or "", spec.properties)
+    texts = []
+    for each in batches:
+        schema = schema_of(each.schema.field(column))
+        texts += encoded(converter, each[column], schema).to_pylist()
+    rows = [row(scenario, one)[column] for one in given]
+    (again,), (wanted,) = (converter.decode(pa.array(each, pa.binary())) for each in (texts, rows))
+    assert wanted.values.equals(again.values)
+    if "no-connect-meta" not in name:
+        assert wanted.schema == again.schema
+
+
+def header_text(value: Any) -> str | None:
+    if value is None:
+        return None
+    return value["$bytes"] if "$bytes" in value else str(value["payload"])
+
+
+def payload(part: Any) -> Any:
+    return part["payload"] if "payload" in part else part["$schemaless"]
