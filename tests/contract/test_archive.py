@@ -7,12 +7,11 @@ from tests.contract.product import (
     LocalS3,
     ObjectNotFoundError,
     StoreError,
-    StoreSettings,
     Thaw,
     open_store,
     read,
 )
-from tests.support.truth import client_of
+from tests.support.truth import client_of, way_to
 
 BUCKET = "archived"
 
@@ -24,11 +23,7 @@ def store(s3_server: LocalS3) -> Archive:
     client = client_of(s3_server)
     client.put_object(Bucket=BUCKET, Key="old", Body=b"data", StorageClass="DEEP_ARCHIVE")
     client.put_object(Bucket=BUCKET, Key="new", Body=b"data")
-    options = {
-        "aws.access.key.id": s3_server.access_key_id,
-        "aws.secret.access.key": s3_server.secret_access_key,
-    }
-    found = open_store(StoreSettings(f"s3://{BUCKET}", s3_server.endpoint_url, options))
+    found = open_store(way_to(BUCKET, s3_server))
     assert isinstance(found, Archive)
     return found
 

@@ -58,7 +58,7 @@ from tests.support.invoked import invoke
 from tests.support.query import SCHEMA
 from tests.support.standby import Standby, Ticks
 from tests.support.target import values
-from tests.support.truth import client_of
+from tests.support.truth import client_of, way_to
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/ransomware.md"
 AS_OF = "s3.versions.as.of"
@@ -88,12 +88,8 @@ class Locked:
 
     def store(self, **more: Any) -> StoreSettings:
         """The way to the bucket."""
-        options = {
-            "aws.access.key.id": self.server.access_key_id,
-            "aws.secret.access.key": self.server.secret_access_key,
-            "s3.region": self.server.region, "s3.part.size": 5 * 2**20, "s3.retry.backoff.ms": 1,
-        }  # fmt: skip
-        return StoreSettings(f"s3://{self.bucket}", self.server.endpoint_url, {**options, **more})
+        options = {"s3.part.size": 5 * 2**20, "s3.retry.backoff.ms": 1, **more}
+        return way_to(self.bucket, self.server, options)
 
     def sink(self, **given: Any) -> int:
         """Back up what is there."""

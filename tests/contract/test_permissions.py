@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -26,7 +27,6 @@ from tests.contract.product import (
     RestoreRun,
     SinkRun,
     Stop,
-    StoreSettings,
     Summary,
     SystemClock,
     checks,
@@ -45,7 +45,7 @@ from tests.support.in_turn import InTurn
 from tests.support.invoked import invoke
 from tests.support.query import SCHEMA
 from tests.support.standby import Standby
-from tests.support.truth import client_of
+from tests.support.truth import client_of, way_to
 
 OF_REQUESTS: Final = {
     r"^GET /[^/?]+/?\?.*list-type=2": "s3:ListBucket",
@@ -78,14 +78,8 @@ class Bench:
         self.server, self.proxy = server, proxy
         self.bucket = f"allowed-{uuid4().hex[:8]}"
         server.create_bucket(self.bucket)
-        options = {
-            "aws.access.key.id": server.access_key_id,
-            "aws.secret.access.key": server.secret_access_key,
-            "s3.region": server.region,
-            "s3.part.size": 5 * 2**20,
-            "s3.retry.backoff.ms": 1,
-        }
-        self.store = StoreSettings(f"s3://{self.bucket}", proxy.url, options)
+        options = {"s3.part.size": 5 * 2**20, "s3.retry.backoff.ms": 1}
+        self.store = replace(way_to(self.bucket, server, options), endpoint_url=proxy.url)
         self.kafka = FakeKafka()
         (self.where,) = self.kafka.create("orders", 30)
 

@@ -17,6 +17,7 @@ from tests.contract.product import (
     open_store,
 )
 from tests.contract.test_stores import BY_NIGHT, CLOUDS
+from tests.support.truth import way_to
 
 BODY = bytes(range(256)) * 40
 
@@ -29,12 +30,7 @@ def store(request: pytest.FixtureRequest, s3_server: LocalS3) -> Store:
         settings = StoreSettings(request.getfixturevalue(CLOUDS[request.param]).place())
     elif request.param == "s3":
         s3_server.create_bucket("ranges")
-        options = {
-            "aws.access.key.id": s3_server.access_key_id,
-            "aws.secret.access.key": s3_server.secret_access_key,
-            "s3.region": s3_server.region,
-        }
-        settings = StoreSettings("s3://ranges", s3_server.endpoint_url, options)
+        settings = way_to("ranges", s3_server)
     found = open_store(settings)
     digest = hashlib.sha256(BODY).hexdigest()
     found.put("a", io.BytesIO(BODY), sha256=digest, metadata={"n": "1"})

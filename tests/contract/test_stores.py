@@ -21,6 +21,7 @@ from tests.contract.product import (
     put_bytes,
 )
 from tests.support import emulators
+from tests.support.truth import way_to
 
 _BUCKETS = count()
 
@@ -35,23 +36,13 @@ STORES = [*INSTALLED, *BY_NIGHT]
 def settings_for(request: pytest.FixtureRequest, tmp_path: Path, server: LocalS3) -> StoreSettings:
     """Return where an empty store of the kind that a fixture is asked for lies."""
     scheme = request.param
+    options = {"s3.part.size": PART_BYTES, "s3.retry.backoff.ms": 1}
     if scheme in CLOUDS:
-        options = {"s3.part.size": PART_BYTES, "s3.retry.backoff.ms": 1}
         return StoreSettings(request.getfixturevalue(CLOUDS[scheme]).place(), options=options)
     if scheme == "s3":
         bucket = f"lake-{uuid4().hex[:8]}-{next(_BUCKETS)}"  # the server may not be ours
         server.create_bucket(bucket)
-        return StoreSettings(
-            f"s3://{bucket}",
-            endpoint_url=server.endpoint_url,
-            options={
-                "aws.access.key.id": server.access_key_id,
-                "aws.secret.access.key": server.secret_access_key,
-                "s3.region": server.region,
-                "s3.part.size": PART_BYTES,
-                "s3.retry.backoff.ms": 1,
-            },
-        )
+        return way_to(bucket, server, options)
     place = {"file": str(tmp_path), "memory": str(uuid4())}[scheme]
     return StoreSettings(f"{scheme}://{place}")
 

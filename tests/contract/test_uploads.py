@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.product import LocalS3, StoreSettings, Uploads, open_store
-from tests.support.truth import client_of
+from tests.contract.product import LocalS3, Uploads, open_store
+from tests.support.truth import client_of, way_to
 
 BUCKET = "unfinished"
 
@@ -17,12 +17,7 @@ def store(s3_server: LocalS3) -> Iterator[Uploads]:
     client = client_of(s3_server)
     for key in ("topics/a", "topics/b", "other/c"):
         client.create_multipart_upload(Bucket=BUCKET, Key=key)
-    options = {
-        "aws.access.key.id": s3_server.access_key_id,
-        "aws.secret.access.key": s3_server.secret_access_key,
-        "s3.region": s3_server.region,
-    }
-    found = open_store(StoreSettings(f"s3://{BUCKET}", s3_server.endpoint_url, options))
+    found = open_store(way_to(BUCKET, s3_server))
     assert isinstance(found, Uploads)
     yield found
     for one in found.unfinished(""):
