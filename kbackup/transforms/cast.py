@@ -31,7 +31,6 @@ from kbackup.transforms.data import (
     Data,
     Records,
     json_kind,
-    no_fields,
     on_json,
     on_objects,
     refused,
@@ -189,10 +188,7 @@ class Cast:
         schema = replace(schema, name=data.schema.name, version=data.schema.version)
         return records.with_side(self._side, Data(values, schema)).refuse(bad)
 
-    def _structs(self, records: Records, data: Data) -> Records:
-        schema = data.schema
-        if schema is None:
-            raise ValueError(no_fields(self._side, "JSON"))
+    def _structs(self, records: Records, data: Data, schema: ConnectSchema) -> Records:
         columns, fields = data.columns(fills_defaults=self._fills), []
         bad: dict[int, Bad] = {}
         for name, field in schema.fields:

@@ -259,7 +259,7 @@ def _parsed(text: str) -> Any:
 def on_objects(
     records: Records,
     side: str,
-    structs: Callable[[Records, Data], Records],
+    structs: Callable[[Records, Data, ConnectSchema], Records],
     objects: Callable[[dict[str, Any]], Any],
     *,
     refuses_null: bool = False,
@@ -267,7 +267,7 @@ def on_objects(
     """Apply a transform that works on fields.
 
     Args:
-        structs: Transforms structs; its ``ValueError`` refuses all that are not null.
+        structs: Transforms structs of a schema; its ``ValueError`` refuses all that are not null.
         objects: Transforms one JSON object without a schema, which it may change in place;
             its ``ValueError`` refuses that object.
         refuses_null: Whether null is refused; otherwise it stays null.
@@ -280,7 +280,7 @@ def on_objects(
     if not data.is_struct:
         return refused(records, side, no_fields(side, f"of type {data.schema.type}"))
     try:
-        return structs(records, data)
+        return structs(records, data, data.schema)
     except ValueError as error:
         return refused(records, side, str(error))
 

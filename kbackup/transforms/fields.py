@@ -75,10 +75,10 @@ class ReplaceField:
     def _keeps(self, name: str) -> bool:
         return name not in self._exclude and (not self._include or name in self._include)
 
-    def _structs(self, records: Records, data: Data) -> Records:
+    def _structs(self, records: Records, data: Data, schema: ConnectSchema) -> Records:
         columns = data.columns(fills_defaults=self._fills)
-        kept = [at for at in (data.schema.fields if data.schema else ()) if self._keeps(at[0])]
-        fields = [(self._names.get(name, name), schema) for name, schema in kept]
+        kept = [at for at in schema.fields if self._keeps(at[0])]
+        fields = [(self._names.get(name, name), field) for name, field in kept]
         found = data.rebuilt(fields, [columns[name] for name, _ in kept])
         return records.with_side(self._side, found)
 
@@ -114,12 +114,13 @@ class ExtractField:
         """Return the records with only the field."""
         return on_objects(records, self._side, self._structs, self._object)
 
-    def _structs(self, records: Records, data: Data) -> Records:
+    def _structs(self, records: Records, data: Data, schema: ConnectSchema) -> Records:
         for name in self._path:
-            if data.schema is None or not data.is_struct or name not in dict(data.schema.fields):
+            fields = dict(schema.fields)
+            if name not in fields:
                 raise ValueError(f"its {self._side} has no field {'.'.join(self._path)!r}")
-            columns = data.columns(fills_defaults=self._fills)
-            data = Data(columns[name], dict(data.schema.fields)[name])
+            columns, schema = data.columns(fills_defaults=self._fills), fields[name]
+            data = Data(columns[name], schema)
         return records.with_side(self._side, data)
 
     def _object(self, value: dict[str, Any]) -> Any:
@@ -175,10 +176,7 @@ class Flatten:
         """Return the flattened records."""
         return on_objects(records, self._side, self._structs, self._object)
 
-    def _structs(self, records: Records, data: Data) -> Records:
-        schema = data.schema
-        if schema is None:
-            return records
+    def _structs(self, records: Records, data: Data, schema: ConnectSchema) -> Records:
         found = list(self._fields(data.values, schema, "", is_optional=schema.optional))
         flat = data.rebuilt([(name, field) for name, field, _ in found], [at for _, _, at in found])
         return records.with_side(self._side, flat)
@@ -271,9 +269,9 @@ class InsertField:
             return found if found is not None else self._put(records)
         return on_objects(records, self._side, self._structs, dict)
 
-    def _structs(self, records: Records, data: Data) -> Records:
+    def _structs(self, records: Records, data: Data, schema: ConnectSchema) -> Records:
         columns = data.columns(fills_defaults=self._fills)
-        fields = [*(data.schema.fields if data.schema else ())]
+        fields = [*schema.fields]
         values = [*columns.values()]
         for each in self._fields:
             column = self._column(records, each.of)
@@ -362,10 +360,7 @@ class MaskField:
         """Return the records with the fields masked."""
         return on_objects(records, self._side, self._structs, self._object, refuses_null=True)
 
-    def _structs(self, records: Records, data: Data) -> Records:
-        schema = data.schema
-        if schema is None:
-            return records
+    def _structs(self, records: Records, data: Data, schema: ConnectSchema) -> Records:
         columns = data.columns(fills_defaults=self._fills)
         for name, field in schema.fields:
             if name in self._fields:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup.connect.schema import ConnectSchema
 from kbackup.errors import ConfigurationError, counted
 from kbackup.options import names, text, words
 from kbackup.records import HEADER
@@ -154,8 +155,8 @@ class HeaderFrom:
             found = _with_header(found, header, pa.array(texts, pa.binary()))
         return found
 
-    def _structs(self, records: Records, data: Data) -> Records:
-        known = dict(data.schema.fields) if data.schema else {}
+    def _structs(self, records: Records, data: Data, schema: ConnectSchema) -> Records:
+        known = dict(schema.fields)
         columns = data.columns(fills_defaults=self._fills)
         for field, header in zip(self._fields, self._headers, strict=True):
             if field not in known:
