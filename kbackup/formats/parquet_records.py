@@ -17,7 +17,7 @@ Source: Apache Parquet 2.12, ``parquet.thrift``, ``PageHeader``; Thrift's compac
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
@@ -41,15 +41,25 @@ hundreds of open files in memory.
 
 
 class RowGroups:
-    """Batches in, row groups out; holds less than one group and the batch being added."""
+    """Batches in, row groups out; holds less than one group and the batch being added.
 
-    def __init__(self, records: int = RECORDS, bytes: int = BYTES) -> None:  # noqa: A002
+    What each row counts for follows from *sizes*; *total*, if there is one, knows the sum faster.
+    """
+
+    def __init__(
+        self,
+        records: int = RECORDS,
+        bytes: int = BYTES,  # noqa: A002
+        sizes: Callable[[pa.RecordBatch], pa.Int64Array] = record_bytes,
+        total: Callable[[pa.RecordBatch], int] | None = batch_bytes,
+    ) -> None:
         self._limit_records, self._limit_bytes = records, bytes
+        self._sizes, self._total = sizes, total
         self._held: list[pa.RecordBatch] = []
         self._held_records = self._held_bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Add rows of ``records.SCHEMA`` and yield the groups that they complete; exhaust it."""
+        """Add rows and yield the groups that they complete; exhaust it."""
         while len(batch):
             part, size, is_full = self._room(batch)
             self._held.append(part)
@@ -73,11 +83,13 @@ class RowGroups:
         """The first rows of *batch* that fit the open group, their bytes, and if they fill it."""
         left = self._limit_records - self._held_records
         part = batch.slice(0, left)
-        size = batch_bytes(part)
-        if self._held_bytes + size < self._limit_bytes:
+        room = self._limit_bytes - self._held_bytes
+        if self._total is not None and (size := self._total(part)) < room:
             return part, size, len(part) == left
-        up_to = pc.cumulative_sum(record_bytes(part))
-        at = pc.index(pc.greater_equal(up_to, self._limit_bytes - self._held_bytes), True).as_py()
+        up_to = pc.cumulative_sum(self._sizes(part))
+        at = pc.index(pc.greater_equal(up_to, room), True).as_py()
+        if at < 0:
+            return part, up_to[-1].as_py(), len(part) == left
         return part.slice(0, at + 1), up_to[at].as_py(), True
 
 

@@ -27,7 +27,7 @@ from kbackup.connect.json_values import unscaled
 from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, UNION, ConnectSchema, Type
 from kbackup.errors import ConfigurationError, UnsupportedObjectError
 from kbackup.formats import COLUMNS, HEADERS_SCHEMA, choose, column_schema, translated
-from kbackup.formats.parquet_records import BYTES, METADATA_PREFIX, READ_BYTES, RECORDS
+from kbackup.formats.parquet_records import METADATA_PREFIX, READ_BYTES, RECORDS, RowGroups
 from kbackup.naming import View
 from kbackup.records import Schema
 
@@ -54,8 +54,7 @@ class ValueWriter:
         self._schema = HEADERS_SCHEMA if view is View.HEADERS else connect.of(schema)
         self._parquet: pq.ParquetWriter | None = None
         self._avro = ""
-        self._held: list[pa.Array] = []
-        self._held_rows = self._held_bytes = 0
+        self._groups = RowGroups(sizes=self._sizes, total=None)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add the rows of the one column.
@@ -71,22 +70,17 @@ class ValueWriter:
                 "each of its columns is a field of a struct",
                 choose(self._view, "avro", "json"),
             )
-        column = batch[self._column]
-        while len(column):
-            part, size, is_full = self._room(column)
-            self._held.append(part)
-            self._held_rows += len(part)
-            self._held_bytes += size
-            column = column.slice(len(part))
-            if is_full:
-                self._end_group()
+        for group in self._groups.add(pa.record_batch([batch[self._column]], [self._column])):
+            self._write_group(group.column(0))
 
     def close(self, metadata: Mapping[str, str]) -> None:
         """Write what is left and the footer, with *metadata* under our prefix."""
         if self._schema is None:  # nothing was written
             self._schema = ConnectSchema(Type.STRUCT)
-        if self._held or self._parquet is None:
-            self._end_group()
+        rest = self._groups.rest()
+        if rest is not None or self._parquet is None:
+            none = pa.array([], self._schema.arrow())
+            self._write_group(none if rest is None else rest.column(0))
         assert self._parquet is not None  # noqa: S101
         named = {METADATA_PREFIX + name.replace("-", "_"): text for name, text in metadata.items()}
         self._parquet.add_key_value_metadata(
@@ -103,24 +97,15 @@ class ValueWriter:
             Type.STRUCT, name=_ENVELOPES[self._view], fields=((self._column, self._schema),)
         )
 
-    def _room(self, column: pa.Array) -> tuple[pa.Array, int, bool]:
-        """The first rows that the open group takes, their bytes, and whether they fill it."""
+    def _sizes(self, batch: pa.RecordBatch) -> pa.Int64Array:
+        """Return the bytes of each value in Avro."""
         assert self._schema is not None  # noqa: S101
-        part = column.slice(0, RECORDS - self._held_rows)
-        sizes = pc.binary_length(avro_writing.encode_avro(part, self._schema, STYLE)).cast(
-            pa.int64()
-        )
-        up_to = pc.cumulative_sum(pc.fill_null(sizes, 0))
-        left = BYTES - self._held_bytes
-        if up_to[-1].as_py() < left:
-            return part, up_to[-1].as_py(), len(part) + self._held_rows == RECORDS
-        at = pc.index(pc.greater_equal(up_to, left), True).as_py()
-        return part.slice(0, at + 1), up_to[at].as_py(), True
+        datums = avro_writing.encode_avro(batch.column(0), self._schema, STYLE)
+        return pc.fill_null(pc.binary_length(datums).cast(pa.int64()), 0)
 
-    def _end_group(self) -> None:
+    def _write_group(self, column: pa.Array) -> None:
         assert self._schema is not None  # noqa: S101
         whole = self._whole()
-        column = pa.concat_arrays(self._held) if self._held else pa.array([], self._schema.arrow())
         parts = (
             json_values.struct_fields(column, self._schema)
             if self._view is View.VALUE
@@ -145,10 +130,9 @@ class ValueWriter:
                 self._file, found, compression=self._codec, compression_level=self._level,
                 **_SETTINGS,
             )  # fmt: skip
-        if self._held:
+        if len(column):
             table = pa.Table.from_arrays(arrays, schema=found)
             self._parquet.write_table(table, row_group_size=len(column))
-        self._held, self._held_rows, self._held_bytes = [], 0, 0
 
 
 def read_values(file: BinaryIO, view: View) -> Iterator[pa.RecordBatch]:
