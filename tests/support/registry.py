@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
+from kbackup import converters
 from kbackup.connect.registry import connect
 
 TYPE = "application/vnd.schemaregistry.v1+json"
@@ -237,3 +238,9 @@ class FakeRegistry:
                 named = {"subject": subject, "id": schema_id, "version": int(number)}
                 return 200, {**self._schemas[schema_id], **named}
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+
+
+def converter_of(name: str, registry: FakeRegistry, **more: str) -> converters.Converter:
+    """Return the converter *name* of the values of ``orders``, under schemas of *registry*."""
+    properties = {"schema.registry.url": registry.url, "retries.wait.ms": "0", **more}
+    return converters.by_name(name, properties, topic="orders")

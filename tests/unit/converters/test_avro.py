@@ -1,5 +1,6 @@
 import io
 import json
+from functools import partial
 from typing import Any
 
 import fastavro
@@ -9,9 +10,11 @@ import pytest
 from kbackup import converters
 from kbackup.connect import schema as connect
 from kbackup.connect.registry.framing import head_of
-from kbackup.errors import ConfigurationError, RegistryError
+from kbackup.errors import RegistryError
 from kbackup.testing import encoded
-from tests.support.registry import FakeRegistry
+from tests.support.registry import FakeRegistry, converter_of
+
+made = partial(converter_of, "avro")
 
 ORDER = {
     "type": "record",
@@ -29,11 +32,6 @@ def framed(schema_id: int, schema: Any, value: Any) -> bytes:
     body = io.BytesIO()
     fastavro.schemaless_writer(body, fastavro.parse_schema(schema), value)
     return head_of(schema_id) + body.getvalue()
-
-
-def made(registry: FakeRegistry, **more: str) -> converters.Converter:
-    properties = {"schema.registry.url": registry.url, "retries.wait.ms": "0", **more}
-    return converters.by_name("avro", properties, topic="orders")
 
 
 def column(*values: bytes | None) -> pa.Array:
@@ -62,35 +60,6 @@ def test_each_run_of_a_schema_is_a_column(registry: FakeRegistry) -> None:
 
     assert [[None, 1, None], ["a", "a", None], [2]] == [each.values.to_pylist() for each in found]
     assert 2 == sum(path.endswith("/versions") for path in registry.asked)
-
-
-@pytest.mark.parametrize(
-    ("value", "what", "why"),
-    [
-        pytest.param(b"", "a record names no schema", "it is empty", id="empty"),
-        pytest.param(b'{"a":1}', "a record names no schema", "7b 22 61 22 3a", id="JSON"),
-        pytest.param(head_of(9) + b"\2", "names schema 9, which", "no schema of", id="unknown"),
-        pytest.param(head_of(1) + b"\6ab", "not Avro under schema 1", "", id="cut short"),
-        pytest.param(head_of(1) + b"\2abc", "not Avro under", "2 bytes are left", id="too long"),
-        pytest.param(head_of(2) + b"\0", "schema 2, which", "of type JSON", id="another kind"),
-        pytest.param(head_of(3) + b"\0", "schema 3, which", "contains itself", id="recursive"),
-    ],
-)
-def test_one_bad_record_is_one_bad_record(
-    registry: FakeRegistry, value: bytes, what: str, why: str
-) -> None:
-    """One bad record is reported with its reason, and its neighbours are read."""
-    registry.add("orders-value", '"string"')
-    registry.add("others-value", "{}", "JSON")
-    itself = {"type": "record", "name": "N", "fields": [{"name": "n", "type": ["null", "N"]}]}
-    registry.add("nodes-value", itself)
-    good = framed(1, "string", "a")
-
-    [found] = made(registry).decode(column(good, value, good))
-
-    assert ["a", None, "a"] == found.values.to_pylist()
-    [bad] = found.bad
-    assert (1, True, True) == (bad.row, what in bad.what, why in bad.why)
 
 
 def test_only_bad_records_are_a_column_too(registry: FakeRegistry) -> None:
@@ -159,16 +128,6 @@ def test_values_that_do_not_match_their_schema_are_named_beside_those_that_do(
     assert ([1], {}) == ([bad.row for bad in none.bad], before)
     assert [0, 3] == [bad.row for bad in found.bad]
     assert [None, head_of(1) + b"\x0e", None, None] == found.values.to_pylist()
-
-
-@pytest.mark.parametrize("name", ["avro", "json_schema", "protobuf"])
-def test_without_a_registry_it_says_what_to_set(name: str) -> None:
-    """Each converter that needs a registry names the property to set."""
-    converter = converters.by_name(name, {}, topic="orders")
-    with pytest.raises(ConfigurationError, match="no Schema Registry") as caught:
-        converter.decode(column(b"\0\0\0\0\1"))
-
-    assert "schema.registry.url" == caught.value.place["property"]
 
 
 def test_a_configuration_is_checked_without_asking(registry: FakeRegistry) -> None:

@@ -1,15 +1,17 @@
 import json
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from kbackup import converters
 from kbackup.connect import schema as connect
 from kbackup.connect.registry.framing import head_of
 from kbackup.connect.schema import DECIMAL, ConnectSchema, Type
 from kbackup.testing import encoded
-from tests.support.registry import FakeRegistry
+from tests.support.registry import FakeRegistry, converter_of
+
+made = partial(converter_of, "json_schema")
 
 ORDER = {
     "title": "x.Order",
@@ -19,11 +21,6 @@ ORDER = {
         "note": {"oneOf": [{"type": "null"}, {"type": "string"}]},
     },
 }
-
-
-def made(registry: FakeRegistry, **more: str) -> converters.Converter:
-    properties = {"schema.registry.url": registry.url, "retries.wait.ms": "0", **more}
-    return converters.by_name("json_schema", properties, topic="orders")
 
 
 def column(*values: bytes | None) -> pa.Array:
@@ -49,54 +46,6 @@ def test_values_come_as_columns_of_connect(registry: FakeRegistry) -> None:
     schema = connect.of(found.schema)
     assert schema is not None
     assert ("x.Order", 2, ()) == (schema.name, schema.version, found.bad)
-
-
-@pytest.mark.parametrize(
-    ("value", "what", "why"),
-    [
-        pytest.param(b"", "names no schema", "it is empty", id="empty"),
-        pytest.param(b'{"id":1}', "names no schema", "7b 22 69 64", id="no head"),
-        pytest.param(head_of(9) + b"{}", "names schema 9, which", "no schema of", id="unknown"),
-        pytest.param(
-            head_of(1), "does not match schema 1", "it is empty", id="nothing after the head"
-        ),
-        pytest.param(head_of(1) + b"{", "does not match schema 1", "", id="no JSON"),
-        pytest.param(head_of(1) + b"[" * 9999, "does not match schema 1", "", id="deep JSON"),
-        pytest.param(
-            head_of(1) + b"[]", "does not match schema 1", "[] is not an object", id="array"
-        ),
-        pytest.param(
-            head_of(1) + b'{"note":"a"}', "match schema 1", "field 'id': null", id="absent"
-        ),
-        pytest.param(
-            head_of(1) + b'{"id":1e400}', "match schema 1", "not an int64", id="too large"
-        ),
-        pytest.param(
-            head_of(1) + b'{"id":1,"note":"\\ud800"}', "match schema 1", "surrog", id="half"
-        ),
-        pytest.param(
-            head_of(1) + b'{"id":9223372036854775808}', "match schema 1", "not an int64", id="2^63"
-        ),
-        pytest.param(head_of(2) + b"\0", "schema 2, which", "of type AVRO", id="another kind"),
-        pytest.param(head_of(3) + b"{}", "schema 3, which", "contains itself", id="recursive"),
-    ],
-)
-def test_one_bad_record_is_one_bad_record(
-    registry: FakeRegistry, value: bytes, what: str, why: str
-) -> None:
-    """One bad record is reported with its reason, and its neighbours are read."""
-    registry.add("orders-value", ORDER, "JSON")
-    registry.add("others-value", '"string"')
-    itself = {"title": "Node", "properties": {"next": {"$ref": "#"}}}
-    registry.add("nodes-value", itself, "JSON")
-    good = framed(1, {"id": 1})
-
-    [found] = made(registry).decode(column(good, value, good))
-
-    row = {"id": 1, "note": None}
-    assert [row, None, row] == found.values.to_pylist()
-    [bad] = found.bad
-    assert (1, True, True) == (bad.row, what in bad.what, why in bad.why), bad
 
 
 def test_properties_that_are_not_required_may_be_absent_where_asked_for(

@@ -1,17 +1,19 @@
 import base64
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from google.protobuf import message_factory
 
-from kbackup import converters
 from kbackup.connect import protobuf_reading
 from kbackup.connect import schema as connect
 from kbackup.connect.registry.framing import head_of
 from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema, Type
 from kbackup.testing import encoded
-from tests.support.registry import FakeRegistry
+from tests.support.registry import FakeRegistry, converter_of
+
+made = partial(converter_of, "protobuf")
 
 ORDER = """
 syntax = "proto3";
@@ -110,11 +112,6 @@ EMPTY = ROW | {
 }  # fmt: skip
 
 
-def made(registry: FakeRegistry, **more: str) -> converters.Converter:
-    properties = {"schema.registry.url": registry.url, "retries.wait.ms": "0", **more}
-    return converters.by_name("protobuf", properties, topic="orders")
-
-
 def column(*values: bytes | None) -> pa.Array:
     return pa.array(values, pa.binary())
 
@@ -189,44 +186,6 @@ def test_messages_of_one_schema_are_columns_of_their_own(registry: FakeRegistry)
     assert [[{"a": "a"}], [{"b": 5}, {"b": 5}], [{"a": "a"}]] == [
         each.values.to_pylist() for each in found
     ]
-
-
-@pytest.mark.parametrize(
-    ("value", "what", "why"),
-    [
-        pytest.param(b"", "names no schema", "it is empty", id="empty"),
-        pytest.param(b'{"id":1}', "names no schema", "7b 22 69 64", id="no head"),
-        pytest.param(head_of(9) + b"\0", "names schema 9, which", "no schema of", id="unknown"),
-        pytest.param(head_of(1), "names no message", "not indexes", id="nothing after the head"),
-        pytest.param(head_of(1) + b"\xff" * 9, "names no message", "", id="endless number"),
-        pytest.param(head_of(1) + b"\x7e\0", "names no message", "", id="more than there are"),
-        pytest.param(head_of(1) + b"\x02\x12", "schema 1, which", "no message 9", id="no such one"),
-        pytest.param(head_of(1) + b"\0\x0a\x05a", "not a x.y.Other", "", id="cut short"),
-        pytest.param(head_of(1) + b"\0\x0a\x01\xff", "not a x.y.Other", "", id="no UTF-8"),
-        pytest.param(head_of(1) + b"\x02\x02\x52\0", "x.y.Order", "year 0", id="no day"),
-        pytest.param(head_of(2) + b"\0", "schema 2, which", "of type AVRO", id="another kind"),
-        pytest.param(head_of(3) + b"\0", "schema 3, which", "Node contains itself", id="recursive"),
-        pytest.param(head_of(4) + b"\0", "schema 4, which", "line 1:", id="no .proto file"),
-        pytest.param(head_of(5) + b"\0", "schema 5, which", "away.proto", id="unknown import"),
-    ],
-)
-def test_one_bad_record_is_one_bad_record(
-    registry: FakeRegistry, value: bytes, what: str, why: str
-) -> None:
-    """One bad record is reported with its reason, and its neighbours are read."""
-    registry.add("orders-value", ORDER, "PROTOBUF")
-    registry.add("others-value", '"string"')
-    registry.add("nodes", 'syntax = "proto3"; message Node { Node next = 1; }', "PROTOBUF")
-    registry.add("broken", "message {", "PROTOBUF")
-    registry.add("lost", 'syntax = "proto3"; import "away.proto";', "PROTOBUF")
-    good = head_of(1) + b"\0\x0a\x01a"
-
-    found = made(registry).decode(column(good, value, good))
-
-    rows = [row for each in found for row in each.values.to_pylist()]
-    assert [{"a": "a"}, None, {"a": "a"}] == rows
-    [bad] = [each for part in found for each in part.bad]
-    assert (True, True) == (what in bad.what, why in bad.why), bad
 
 
 @pytest.mark.parametrize("is_packed", [False, True])
