@@ -145,7 +145,7 @@ def sanitized(session: nox.Session) -> None:
             PYTHON, "-m", "pytest", "-p", "no:cacheprovider", "-k", "not python",
             "tests/contract/test_readers.py", "tests/contract/test_writers.py",
             "tests/unit/connect/test_avro_columns.py", "tests/unit/connect/test_avro_walk.py",
-            "tests/property/test_avro_columns.py", "tests/unit/batches",
+            "tests/unit/batches",
             "tests/property/test_connect.py::test_all_rows_at_once_are_read_as_one_by_one",
             *session.posargs,
             env={
