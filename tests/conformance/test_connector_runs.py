@@ -190,7 +190,8 @@ def test_the_connectors_objects_are_read(name: str, listed: Listed, tmp_path: Pa
     scenario, options = ALL[name], FormatOptions()
     chosen = settings(scenario, tmp_path)
     key = wiring.layout(chosen).parse(listed.key)
-    form = formats.by_name(formats.by_extension(key.extension, options) or "")
+    named = formats.by_extension(key.extension, options) or ""
+    form = formats.by_name(named)
     batches = [*form.read(io.BytesIO(listed.body), key.view, key.extension, options)]
     count, column = sum(map(len, batches)), COLUMNS[key.view]
     given = [one for one in scenario.given if one.offset >= key.start_offset][:count]
@@ -204,7 +205,7 @@ def test_the_connectors_objects_are_read(name: str, listed: Listed, tmp_path: Pa
         assert pairs == [row for each in batches for row in each[column].to_pylist()]
         return
     parts = [one.key if key.view is View.KEY else one.value for one in given]
-    if form.name == "json":
+    if named == "json":
         texts = [text for each in batches for text in each[column].to_pylist()]
         assert [payload(each) for each in parts] == [json.loads(text) for text in texts]
         return
