@@ -294,10 +294,14 @@ def as_of(
     wanted = names.intersection(asked.topics(names))
     later = sorted(wanted - there)
     if later and (asked.names or not wanted & there):
+        ats = (at for at in known.partitions() if at.topic in later)
+        rows = (row for at in ats for row in known.ledger(at).objects.values())
+        times = [row.first_stored for row in rows if row.first_stored is not None]
+        why = "either it was empty, or its first records were stored later"
         raise IncompleteBackupError(
             f"nothing of {some(later)} had been backed up by {shown_ms(moment_ms)}",
-            "either it was empty, or its first records were stored later",
-            "choose a later time; what there was, kbackup restore list --as-of shows",
+            f"the first object was stored at {shown_ms(min(times))}" if times else why,
+            "choose a later time; what there is now, kbackup restore list shows",
             topic=later[0],
         )
     return replace(found, sets=sets), replace(then, later=later)

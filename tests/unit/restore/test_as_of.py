@@ -8,6 +8,7 @@ from backup_samples import JSON, SIBLINGS
 
 from kbackup.catalog import listing
 from kbackup.catalog.ledger.rows import ACCEPTED, Entry, of_object
+from kbackup.clock import shown_ms
 from kbackup.errors import (
     ConfigurationError,
     IncompleteBackupError,
@@ -314,17 +315,22 @@ def test_what_was_removed_on_purpose_since_is_said(
     assert all(str(rows[0].key) in text for _, text in warnings)
 
 
-@pytest.mark.parametrize("options", [
-    {"as_of": 1}, {"as_of": NOON, "topics": "late"}, {"as_of": NOON, "topics": "late,orders"},
+@pytest.mark.parametrize(("options", "first"), [
+    ({"as_of": 1}, NOON - 1),
+    ({"as_of": NOON, "topics": "late"}, NOON),
+    ({"as_of": NOON, "topics": "late,orders"}, NOON),
 ])  # fmt: skip
 def test_topics_of_a_later_time_are_no_part_of_the_backup(
-    some: Restoring, options: dict[str, Any]
+    some: Restoring, options: dict[str, Any], first: int
 ) -> None:
-    """Asked for by name, or all that there is, they are refused as unknown ones are."""
+    """By name, or all that there is, they are refused as unknown ones are; since when is said."""
     stored(some, range(10), at=NOON, topic="late")
 
-    with pytest.raises(IncompleteBackupError, match="had been backed up by"):
+    with pytest.raises(IncompleteBackupError, match="had been backed up by") as refused:
         some.plan(**options)
+
+    assert f"the first object was stored at {shown_ms(first)}" == refused.value.why
+    assert "--as-of" not in refused.value.do  # it would be refused again
 
 
 def test_a_topic_of_a_later_time_is_left_out(some: Restoring) -> None:
