@@ -726,6 +726,7 @@ def thaw_command(days: str, tier: Any, **parameters: Any) -> None:
                 only_format=at.only_format,
                 is_dry=at.session.settings.dry_run,
                 asked=at.asked,
+                known=at.known(if_allowed=True),
             )
         )
 

@@ -37,9 +37,16 @@ from kbackup.naming.renaming import ALL, Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
 from kbackup.runs.history import Estimate
-from kbackup.runs.known import NOTHING, REMOVED_SINCE, BackupState, as_of, removed_since
+from kbackup.runs.known import (
+    NOTHING,
+    REMOVED_SINCE,
+    BackupState,
+    as_of,
+    list_as_stored,
+    removed_since,
+)
 from kbackup.runs.report import Summary
-from kbackup.stores import READABLE, Archive, Store, Tier, side_by_side
+from kbackup.stores import READABLE, Archive, Store, Tier, at_versions, side_by_side
 
 _DAY_MS: Final = 86_400_000
 
@@ -393,12 +400,14 @@ def thaw(
     asked: Asked = ALL,
     only_format: str | None = None,
     is_dry: bool = False,
+    known: BackupState = NOTHING,
 ) -> Iterator[Thawed]:
     """Ask for the archived objects of topics, and of what the backup says about itself.
 
-    They stay readable for *days*.  *summary* gets when they can be read, and of a dry run what
-    asking takes.  It yields what became of each topic, by name; the objects of the ledger come
-    first.
+    By what is *known* they are those that a restore would read: of what was deleted or overwritten
+    the version that was stored.  They stay readable for *days*.  *summary* gets when they can be
+    read, and of a dry run what asking takes.  It yields what became of each topic, by name; the
+    objects of the ledger come first.
 
     Raises:
         IncompleteBackupError: If a topic of *asked* is not in the backup.
@@ -408,8 +417,10 @@ def thaw(
         raise ConfigurationError(
             "this store thaws no objects", do="only S3 does; use the cloud's own tools"
         )
-    found = listing.list_backup(store, layout, options, topics=asked.names, only_format=only_format)
+    found = list_as_stored(store, layout, options, known, asked, only_format)
     chosen = listing.chosen(asked, found.topics(), layout.place)
+    there = at_versions(store, found.versions)
+    assert isinstance(there, Archive)  # noqa: S101  (the same store)
 
     def files_of(topic: str) -> list[Listed]:
         return [
@@ -423,10 +434,10 @@ def thaw(
     looks, every = 0, list[Listed]()
     own: list[Listed] = [*store.list(layout.records_prefix())]
     for topic, files in (("", own), *((topic, files_of(topic)) for topic in chosen)):
-        cold = frozen(store, files)
+        cold = frozen(there, files)
         waiting = cold.of("frozen")
         if not is_dry:
-            side_by_side(lambda file: store.thaw(file.key, days, tier), waiting)
+            side_by_side(lambda file: there.thaw(file.key, days, tier), waiting)
         looks += len(cold.thaws)
         every += waiting
         if topic or cold.thaws:

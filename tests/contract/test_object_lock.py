@@ -224,6 +224,29 @@ def test_what_was_deleted_and_overwritten_is_restored_whole(locked: Locked) -> N
     assert (0, wanted) == locked.restored()
 
 
+def test_the_version_that_a_restore_would_read_is_thawed(locked: Locked) -> None:
+    """An archived object that was deleted is asked for as it was stored."""
+    locked.said = {}  # else nobody could archive it
+    assert 0 == locked.sink()
+    key = next(key for key in locked.there() if key.startswith("topics/"))
+    one: Any = {"Bucket": locked.bucket, "Key": key}
+    first = locked.client.head_object(**one)["VersionId"]
+    locked.client.copy_object(**one, CopySource=one, StorageClass="GLACIER")
+    stored = locked.client.head_object(**one)["VersionId"]
+    locked.client.delete_object(**one, VersionId=first)
+    locked.client.delete_object(**one)
+    code, _ = locked.restored()
+    (refusal,) = locked.errors
+    taken = Fault(f"^POST .*restore.*versionId={stored}", "status", status=202)  # moto has no such
+
+    with S3Faults(locked.server.endpoint_url, [taken]) as proxy:
+        told = locked.typed("restore", "thaw", "-t", "orders", "--json", url=proxy.url)
+
+    assert (4, True) == (code, "kbackup restore thaw -t orders" in refusal["do"])
+    assert (0, [1]) == (told.code, [line["asked"] for line in told.lines if line["type"] == "thaw"])
+    assert 1 == proxy.seen(taken.match)
+
+
 def test_what_is_no_more_what_was_stored_is_named(locked: Locked) -> None:
     """Its current version is a delete marker, or not ours: of another size, or of the same."""
     for _ in range(3):

@@ -163,7 +163,7 @@ class S3Bucket:
         """Ask for an archived object: `Archive.thaw`."""
         request = {"Days": days, "GlacierJobParameters": {"Tier": tier}}
         try:
-            self._requests.send("restore_object", key, Key=key, RestoreRequest=request)
+            self._reading(key).send("restore_object", key, Key=key, RestoreRequest=request)
         except StoreError as error:
             if error.place.get("s3_code") != _UNDER_WAY:
                 raise
@@ -295,7 +295,7 @@ def read(header: str) -> Thaw:
 
 _NOW: Final = re.compile(r"(?:^|/)_kbackup/locks/")
 
-_OF_VERSION: Final = frozenset({"get_object", "head_object"})
+_OF_VERSION: Final = frozenset({"get_object", "head_object", "restore_object"})
 
 
 def is_now(key: str) -> bool:
