@@ -39,12 +39,13 @@ from kbackup.restore.groups import (
     LONE_STREAMS,
     Applied,
     Offsets,
+    PlannedGroup,
     Stood,
     by_group,
     captured_of,
     following_id,
     lone_streams,
-    planned_group,
+    planned_groups,
     set_whole,
     why_lone,
 )
@@ -489,17 +490,14 @@ class FollowedGroups:
             self._remark(name, "group_left_alone", f"group {name} {why}: it is left alone")
         if not free:
             return
-        lone = lone_streams(clients, {name: self._waiting[name].stood for name in free})
+        stood = {name: self._waiting[name].stood for name in free}
+        lone = lone_streams(clients, stood)
         restored = Restored(settings, self._kafka, self._store, frame.environment.clock, cluster)
         with closing(GroupView(restored, cluster, self._store, known=self._known)) as view:
-            of_free = (rows for name in free for rows in self._waiting[name].stood.values())
-            view.look_up(row for rows in of_free for row in rows)
-            found = {
-                name: offsets
-                for name in free
-                if (offsets := self._translated(view, name, is_lone=name in lone)) is not None
-            }
+            planned = planned_groups(view, stood)
         self._known = view.learned
+        reached = [one for one in planned if self._is_reached(one, is_lone=one.name in lone)]
+        found = {one.name: one.offsets for one in reached}
         if not found:
             return
         after = Applied(
@@ -536,23 +534,22 @@ class FollowedGroups:
                 return f"stands in {at} where this restore has not set it"
         return None
 
-    def _translated(self, view: GroupView, name: str, *, is_lone: bool) -> Offsets | None:
-        """Return where a group is to stand; None where it cannot be set yet."""
-        waiting = self._waiting[name]
-        found = planned_group(view, waiting.stood, name)
+    def _is_reached(self, found: PlannedGroup, *, is_lone: bool) -> bool:
+        """Whether the copy has come to where a group stood; say what keeps it from being set."""
+        name = found.name
         failed = [one for one in found.refusals if not isinstance(one, NotReachedError)]
         if failed:
             self._rest(name)
             self._remark(name, "group_not_set", f"group {name} is not set: {failed[0]}")
-            return None
+            return False
         self._remark(name, *((LONE_STREAMS, why_lone([name])) if is_lone else ()))
         if found.refusals:
-            self._waiting[name] = replace(waiting, is_ahead=True)
-            return None
+            self._waiting[name] = replace(self._waiting[name], is_ahead=True)
+            return False
         if name not in self._set:
             for row in found.rows:
                 self._frame.tell(row)
-        return found.offsets
+        return True
 
     def _alter(self, clients: Groups, name: str, offsets: Offsets, before: Offsets) -> None:
         try:

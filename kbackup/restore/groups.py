@@ -209,12 +209,9 @@ class GroupsRun:
         with closing(self._view(cluster)) as view:
             yield from self._damage(view)
             yield from self._streams(view, cluster, there, chosen, asked)
-            stood, called = by_group(captures), asked.called(chosen, view.group)
-            of_chosen = (rows for group in chosen for rows in stood.get(group, {}).values())
-            view.look_up(row for rows in of_chosen for row in rows)
-            planned = [
-                planned_group(view, stood.get(group, {}), name) for name, group in called.items()
-            ]
+            every, called = by_group(captures), asked.called(chosen, view.group)
+            stood = {name: every.get(group, {}) for name, group in called.items()}
+            planned = planned_groups(view, stood)
             self._summary.skip("bad_objects", view.bad_objects)
             yield from self._doomed(view, planned)
         for group in planned:
@@ -234,7 +231,7 @@ class GroupsRun:
         with closing(self._kafka.consumer_groups()) as clients:
             names = [group.name for group in planned]
             before = {name: dict(found or {}) for name, found in clients.offsets(names)}
-            told = lone_streams(clients, {name: stood.get(called[name], {}) for name in names})
+            told = lone_streams(clients, stood)
             if told:
                 yield self._summary.warn(LONE_STREAMS, why_lone(told))
             own = Applied.find(self._store, self._layout, following_id(view.group, cluster))
@@ -511,8 +508,13 @@ def by_group(captures: Mapping[str, TopicCapture]) -> dict[str, dict[str, list[G
     return found
 
 
-def planned_group(view: GroupView, stood: Stood, name: str) -> PlannedGroup:
-    """Return what is to be set of a group that stood there when captured, or why it cannot be."""
+def planned_groups(view: GroupView, stood: Mapping[str, Stood]) -> list[PlannedGroup]:
+    """Return what is to be set of groups that stood there when captured, or why it cannot be."""
+    view.look_up(row for topics in stood.values() for rows in topics.values() for row in rows)
+    return [_planned(view, own, name) for name, own in stood.items()]
+
+
+def _planned(view: GroupView, stood: Stood, name: str) -> PlannedGroup:
     rows, refusals = list[GroupTranslated](), list[KbackupError]()
     offsets: dict[TopicPartition, GroupOffset] = {}
     oldest: dict[str, int] = {}
