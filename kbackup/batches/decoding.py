@@ -70,6 +70,19 @@ def decoded(
         BatchError: If a batch does not hold what its header says, or the name of a header is not
             UTF-8: all records before it were yielded.
     """
+    following = span.start_offset
+    try:
+        for rows in _decoded(batches, span, max_record_bytes):
+            yield rows
+            following = rows["offset"][-1].as_py() + 1
+    except BatchError:
+        left = Span(following, span.end_offset)  # many are read at once: one at a time now
+        for at in range(len(batches) if len(batches) > 1 else 0):
+            yield from _decoded(batches.slice(at, 1), left, max_record_bytes)
+        raise
+
+
+def _decoded(batches: Batches, span: Span, max_record_bytes: int) -> Iterator[pa.RecordBatch]:
     for group in _groups(batches, span, max_record_bytes + _SLACK):
         rows = group.rows()
         bad = _bad_name(rows) if group.has_other_names else None

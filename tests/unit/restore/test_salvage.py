@@ -7,16 +7,19 @@ import pyarrow as pa
 import pytest
 from backup_samples import BYTES, JSON, JSON_GZIP, SIBLINGS, batch
 
+from kbackup.batches import HEADER_BYTES
 from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.runs.report import OfRestore, PartitionReport
+from tests.support.encoded import NONE, ZSTD, Sent, sealed
+from tests.support.encoded import batch as sent
 from tests.support.standby import Standby
 from tests.support.target import COPY, MARKER, CrashError, Restoring
 
-ZSTD = FormatOptions({"s3.compression.type": "zstd"})
-JSON_ZSTD = (ViewSpec(View.VALUE, "json", ZSTD, "json", {"schemas.enable": "false"}),)
+_ZSTD = FormatOptions({"s3.compression.type": "zstd"})
+JSON_ZSTD = (ViewSpec(View.VALUE, "json", _ZSTD, "json", {"schemas.enable": "false"}),)
 ROWS = 20
 BAD = [b"{", b"", b"\xff\xfe", b'{"n":1}x', b'{"n":"\xc3"}', b"nul", b'{"n":1} {"n":2}']
 
@@ -100,6 +103,23 @@ def test_bad_lines_in_several_files_of_a_set_leave_out_each_record_once() -> Non
     (report,) = again.restore(on_error="log")
 
     assert (ROWS - 2, 2, 0) == counts(report)
+
+
+@pytest.mark.parametrize("codec", [NONE, ZSTD])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_what_follows_a_batch_that_cannot_be_unpacked_is_left_out(at: int, codec: int) -> None:
+    """Its CRC32C is right, and those before it are restored."""
+    again = Restoring()
+    parts = [sent(base, [Sent(b"%d" % base)] * 3, codec) for base in (0, 3, 6)]
+    body = b"\xff" * (len(parts[at]) - HEADER_BYTES)
+    bad = sealed(3 * at, body, 3, 2, attributes=codec)
+    altered = b"".join([*parts[:at], bad, *parts[at + 1 :]])
+    again.backup.put_batches("orders", *parts, altered=altered)
+
+    (report,) = again.restore(on_error="ignore")
+
+    assert [b"0", b"0", b"0", b"3", b"3", b"3"][: 3 * at] == again.cluster.values("copy_of_orders")
+    assert (3 * at, 9 - 3 * at, 1) == counts(report)
 
 
 def test_a_bad_line_in_gzip_is_left_out_alone() -> None:
