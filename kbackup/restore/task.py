@@ -23,7 +23,7 @@ from kbackup.catalog.claims import Reading
 from kbackup.catalog.listing import FileSet, object_bytes, object_count
 from kbackup.catalog.merging import Failed, Finished, Skipped, StoredBatches, StoredRows
 from kbackup.catalog.translated import TranslationLog
-from kbackup.errors import Issue, KbackupError, RefusedError, StoppedError
+from kbackup.errors import Issue, KafkaError, KbackupError, RefusedError, StoppedError
 from kbackup.events import Warned
 from kbackup.kafka import (
     PATIENCE_S,
@@ -65,7 +65,7 @@ class RestorePartitionTask:
     """One unit's way through the task, not faster than its *pace*.
 
     What its *report* counts is committed; *skipped* is what another writer left out that could not
-    go on.
+    go on.  Unless it goes *by_records*, it *sends_batches* as they are stored, where it can.
     """
 
     def __init__(
@@ -77,7 +77,10 @@ class RestorePartitionTask:
         pace: Pace | None = None,
         letters: DeadLetters | None = None,
         skipped: tuple[Issue, ...] = (),
+        *,
+        by_records: bool = False,
     ) -> None:
+        self._by_records, self.sends_batches = by_records, False
         self.job, self.unit, self.letters = job, unit, letters
         self._store, self._channel, self._pace = store, channel, pace
         own = OfRestore(unit.target.topic, lanes=unit.lanes, skipped=skipped)
@@ -100,9 +103,11 @@ class RestorePartitionTask:
         sets = self._resume()
         if not self.unit.sets:  # nothing but its beginning was to be committed
             return
-        keeps = isinstance(writer, WritesBatches) and self.job.keeps_batches(self.unit)
+        is_able = isinstance(writer, WritesBatches) and not self._by_records
+        self.sends_batches = is_able and self.job.keeps_batches(self.unit)
         depth = 0 if self.unit.size <= SMALL_BYTES else DEPTH  # the others are side by side
-        with Prefetch(self._read(sets, self.unit.kept if keeps else None), depth) as ahead:
+        kept = self.unit.kept if self.sends_batches else None
+        with Prefetch(self._read(sets, kept), depth) as ahead:
             for step in chain.from_iterable(map(self._paced, ahead)):
                 self._stop_if_asked()
                 match step:
@@ -369,12 +374,13 @@ class _Task:
             return self._lost(unit, taken)
         topic = self.job.error_topic
         reached, since = -1, monotonic()
-        skipped = tuple[Issue, ...]()
+        skipped, by_records = tuple[Issue, ...](), False
         while True:
             letters = None if topic is None else DeadLetters(self.job.kafka, self.job.group, topic)
             work = RestorePartitionTask(
-                self.job, unit, self.store, self.channel, self.pace, letters, skipped
-            )
+                self.job, unit, self.store, self.channel, self.pace, letters, skipped,
+                by_records=by_records,
+            )  # fmt: skip
             try:
                 self.outage.check()
                 _write(work)
@@ -389,6 +395,11 @@ class _Task:
                     continue
                 self._failed(work, error)
             except KbackupError as error:
+                if work.sends_batches and type(error) is KafkaError and not error.is_away:
+                    # a broker unpacks batches too: by their records it turns out what is bad
+                    _log.warning("%s; going on by records", error)
+                    skipped, by_records = work.report.own.skipped, True
+                    continue
                 self._failed(work, error)
             return work.report
 

@@ -1,7 +1,7 @@
 """All that the integration tests take from kbackup: what moves there is followed here alone."""
 
 from kbackup import config, converters
-from kbackup.batches import BatchError, Batches, walk
+from kbackup.batches import HEADER_BYTES, BatchError, Batches, walk
 from kbackup.batches.decoding import EVERYTHING, decoded
 from kbackup.catalog.groups import TopicCapture
 from kbackup.catalog.groups import read as read_groups
@@ -68,6 +68,7 @@ __all__ = [
     "DATE",
     "DECIMAL",
     "EVERYTHING",
+    "HEADER_BYTES",
     "PATIENCE",
     "SCHEMA",
     "WAITS",

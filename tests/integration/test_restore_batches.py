@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 from backup_samples import put_batches
 
-from tests.integration.product import Batches, LocalS3, Store, start_kafka
+from tests.integration.product import HEADER_BYTES, Batches, LocalS3, Store, start_kafka
 from tests.integration.test_log import awkward
 from tests.support.cluster import TestCluster, varied
 from tests.support.command import Kbackup
-from tests.support.encoded import Sent, batch
+from tests.support.encoded import Sent, batch, sealed
 from tests.support.fetched import enable, fetched, produced
 from tests.support.large import back_up_large
 from tests.support.running import ended
@@ -91,6 +91,33 @@ def test_a_batch_that_was_altered_ends_a_restore_before_it(
     assert (7, "corrupt", key) == (result.code, error["code"], error["key"])
     assert "the batch at offset 24" in error["why"]
     assert cluster.read(topic)[:24] == cluster.read(f"copy_of_{topic}")
+
+
+@pytest.mark.in_process
+@pytest.mark.parametrize(
+    "codec", [*(pytest.param(at, marks=pytest.mark.nightly) for at in (1, 2, 3)), 4]
+)
+def test_a_batch_that_cannot_be_unpacked_is_left_out_where_that_is_asked(
+    kbackup: Kbackup, cluster: TestCluster, store: Store, codec: int
+) -> None:
+    """The cluster refuses it, whose CRC32C is right; what stands before it is restored."""
+    topic = cluster.create(f"raw-sealed-{codec}", message_timestamp_before_max_ms=ALWAYS)
+    for _ in range(3):
+        produced(cluster.servers, topic, large_batch(codec))
+    (batches,) = fetched(cluster.servers, topic, 0, 12)
+    data = batches.data.to_pybytes()
+    begin, end = (batches.headers["position"][at].as_py() for at in (1, 2))
+    bad = sealed(4, b"\xff" * (end - begin - HEADER_BYTES), 4, 3, attributes=codec, times=(5, 5))
+    key, _ = put_batches(store, topic, [batches], altered=data[:begin] + bad + data[end:])
+    words = "restore", "-t", topic, "--json", "--rename"
+
+    ignored = kbackup(*words, "copy_of_$0", "--behavior-on-error", "ignore")
+    fails = kbackup(*words, "other_$0")
+
+    assert (3, {"bad_objects": 1, "bad_records": 8}) == (ignored.code, ignored.summary["skipped"])
+    assert cluster.read(topic)[:4] == cluster.read(f"copy_of_{topic}")
+    (error,) = fails.summary["errors"]
+    assert (7, "corrupt", key) == (fails.code, error["code"], error["key"])
 
 
 @pytest.mark.nightly

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from backup_samples import Backup
 
 from kbackup import config
-from kbackup.batches import Batches, walk
+from kbackup.batches import BatchError, Batches, walk
 from kbackup.batches.decoding import decoded
 from kbackup.catalog import listing
 from kbackup.catalog.identity import BackupIdentity
@@ -360,14 +360,18 @@ class KeepingWriter(FakeWriter):
     cluster: KeepingTarget
 
     def write_batches(self, batches: Batches, where: TopicPartition | None = None) -> None:
-        """Keep batches until they are committed; offsets are given as they come."""
+        """Keep batches until they are committed, unless they cannot be unpacked."""
         at = where or self.where
         for number in range(len(batches)):
             one = batches.slice(number, 1)
             base = self.cluster.span(at).end_offset + len(self._open.get(at, []))
             self.cluster.sent[at, base] = b"".join(one.pieces())
-            for rows in decoded(one):
-                self.write(rows, at)
+            try:
+                rows = [*decoded(one)]
+            except BatchError as error:
+                raise KafkaError(f"{at}: writing records", str(error)) from None
+            for each in rows:
+                self.write(each, at)
 
 
 @dataclass

@@ -7,12 +7,13 @@ import pyarrow as pa
 import pytest
 
 from kbackup import batches as batches_module
-from kbackup.batches import walk
+from kbackup.batches import HEADER_BYTES, walk
 from kbackup.batches.decoding import decoded
 from kbackup.records import batch_bytes
 from kbackup.restore import against, transaction
 from kbackup.restore.transaction import Pace
-from tests.support.encoded import ZSTD, Sent, batch
+from tests.support.encoded import ZSTD, Sent, batch, sealed
+from tests.support.standby import Standby
 from tests.support.target import COPY, FakeTarget, KeepingTarget, Log, Restoring
 from tests.unit.restore.test_against import compared
 
@@ -42,6 +43,25 @@ def test_what_went_as_stored_is_counted_in_bytes() -> None:
     assert as_stored == report.done.as_stored
     assert as_stored + batch_bytes(rows) == report.done.bytes_written
     assert 9 == report.done.records
+
+
+@pytest.mark.parametrize(("policy", "code"), [("fail", 7), ("log", 3)])
+def test_a_batch_that_the_cluster_cannot_unpack_is_bad_as_it_is_elsewhere(
+    policy: str, code: int
+) -> None:
+    """Its CRC32C is right; what stands before it is restored, and the object is named."""
+    standby = Standby(target=KeepingTarget())
+    parts = [noise(base, 900, ZSTD) for base in (0, 3, 6)]
+    bad = sealed(3, b"\xff" * (len(parts[1]) - HEADER_BYTES), 3, 2, attributes=ZSTD)
+    altered = b"".join([parts[0], bad, parts[2]])
+    key = standby.backup.put_batches("orders", *parts, altered=altered)
+
+    done = standby.follow(lambda _: False, follow=False, behavior_on_error=policy)
+
+    assert (code, 3) == (done["exit_code"], done["records"])
+    assert 3 == len(standby.target.values(COPY.topic))
+    said = [one["key"] for one in done["errors"]] or [one["text"] for one in done["warnings"]]
+    assert any(key in one for one in said)
 
 
 def backed_up() -> Restoring:
