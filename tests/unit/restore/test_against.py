@@ -26,10 +26,10 @@ from kbackup.runs.compare import PartitionCompared, are_same
 from kbackup.runs.context import Environment
 from kbackup.runs.position import RestorePosition
 from kbackup.runs.report import Summary
+from tests.support.grouped import forgotten, restored
 from tests.support.in_threads import InThreads
 from tests.support.ledgers import CLOCK, ID, WHERE, backup_with_ledger, enter
 from tests.support.target import COPY, MARKER, CrashError, Log, ReadableTarget, Restoring
-from tests.unit.restore.test_translate import forgotten
 
 FORGOTTEN = pytest.mark.parametrize("lacks_rows", [False, True])
 """With rows of translation, and without."""
@@ -64,16 +64,6 @@ def compared(of: Restoring, **options: Any) -> Beside:
     errors = [str(one) for one in ended.errors]
     advice, warnings = [one.do for one in ended.errors], [one.code for one in ended.warnings]
     return Beside(rows, ended.exit_code, ended.skipped, errors, advice, warnings)
-
-
-def restored(*sets: Sequence[int], lacks_rows: bool = False, **options: Any) -> Restoring:
-    """A backup that was restored."""
-    of = Restoring(cluster=ReadableTarget())
-    of.backup.put("orders", 0, *sets)
-    of.restore(**options)
-    if lacks_rows:
-        of.keep_rows()
-    return of
 
 
 def log_of(of: Restoring) -> Log:

@@ -13,8 +13,6 @@ from backup_samples import JSON, OPTIONS
 
 from kbackup.catalog import drills
 from kbackup.catalog.drills import DrillReport, Scratch
-from kbackup.catalog.groups import GROUPS, GroupEntry, group_stream
-from kbackup.catalog.ledger.rows import table
 from kbackup.config import loading
 from kbackup.errors import LockedError, NoKeyError
 from kbackup.events import Ended, to_json
@@ -25,6 +23,7 @@ from kbackup.restore import drill
 from kbackup.restore.drill import DrillAsked, DrillRun
 from kbackup.runs.context import Environment, Stop
 from kbackup.stores import Store
+from tests.support.grouped import capture
 from tests.support.standby import Standby
 from tests.support.target import CrashError, Grouped
 from tests.support.telling import telling
@@ -64,14 +63,7 @@ class Rehearsing:
 
     def capture(self, **stood: int) -> None:
         """Store where groups stood."""
-        rows = [GroupEntry("topic", 1, "orders", is_complete=True, run="s", counter=1)]
-        rows += [
-            GroupEntry("offset", 1, "orders", group=group, partition=0, offset=offset,
-                       metadata=b"m", run="s", counter=1)
-            for group, offset in stood.items()
-        ]  # fmt: skip
-        store, layout = self.of.backup.store, self.of.backup.layout
-        group_stream(store, layout, self.of.time).append(table(rows, GROUPS))
+        capture(self.of.backup, 1, None, self.of.time, **stood)
 
     def left(self) -> tuple[list[str], list[str], list[str]]:
         """Topics, groups, and what the bucket says of them."""

@@ -1,18 +1,17 @@
 """``--follow-groups``: consumer groups of a standby that follow their captures."""
 
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kbackup.catalog.groups import GROUPS, GroupEntry, group_stream
-from kbackup.catalog.ledger.rows import table
 from kbackup.config import loading
 from kbackup.errors import ConfigurationError, RefusedError
 from kbackup.kafka import GroupOffset
 from kbackup.records import TopicPartition
 from kbackup.stores.memory import MemoryStore
+from tests.support import grouped
 from tests.support.standby import Standby
 from tests.support.target import Grouped
 
@@ -25,17 +24,11 @@ def standby() -> Standby:
     return Standby(target=Grouped())
 
 
-def capture(standby: Standby, taken: int, *, protocol_type: str = "consumer", **stood: int) -> None:
+def capture(
+    standby: Standby, taken: int, kind: str = "consumer", /, **stood: int | Sequence[int | None]
+) -> None:
     """Capture where groups stand in orders."""
-    rows = [GroupEntry("topic", taken, "orders", is_complete=True)]
-    rows += [
-        GroupEntry("offset", taken, "orders", group=name, partition=0, offset=offset,
-                   metadata=b"m", protocol_type=protocol_type)
-        for name, offset in stood.items()
-    ]  # fmt: skip
-    group_stream(standby.backup.store, standby.backup.layout, standby.time).append(
-        table(rows, GROUPS)
-    )
+    grouped.capture(standby.backup, taken, kind, standby.time, **stood)
 
 
 def stood(standby: Standby) -> dict[str, dict[TopicPartition, GroupOffset]]:
@@ -70,11 +63,11 @@ def test_a_group_that_a_new_application_of_streams_cannot_join_is_named_once(
 ) -> None:
     """However often it is set."""
     standby.sink("orders", 0, range(5))
-    capture(standby, 1, protocol_type="streams", app=2)
+    capture(standby, 1, "streams", app=2)
 
     def happens(look: int) -> bool:
         if look == 1:
-            capture(standby, 2, protocol_type="streams", app=3)
+            capture(standby, 2, "streams", app=3)
         return look < 4
 
     summary = standby.follow(happens, follow_groups=".*")
@@ -125,20 +118,16 @@ def test_a_capture_of_another_partition_alone_is_applied(standby: Standby) -> No
     for partition in (0, 1):
         standby.sink("orders", partition, range(5), partitions=2)
     other = TopicPartition(COPY.topic, 1)
-    rows = [GroupEntry("topic", 1, "orders", is_complete=True)]
-    rows += [GroupEntry("offset", 1, "orders", group="a", partition=at, offset=1) for at in (0, 1)]
-    later = [replace(one, taken=2, partition=1, offset=one.offset and 3) for one in rows[:2]]
-    stream = group_stream(standby.backup.store, standby.backup.layout, standby.time)
-    stream.append(table(rows, GROUPS))
+    capture(standby, 1, a=(1, 1))
 
     def happens(look: int) -> bool:
         if look == 1:
-            stream.append(table(later, GROUPS))
+            capture(standby, 2, a=(None, 3))
         return look < 3
 
     standby.follow(happens, follow_groups=".*")
 
-    assert {COPY: GroupOffset(1, b""), other: GroupOffset(3, b"")} == stood(standby)["a"]
+    assert {COPY: GroupOffset(1, b"m"), other: GroupOffset(3, b"m")} == stood(standby)["a"]
 
 
 def test_another_run_goes_on_over_its_own_values(standby: Standby) -> None:
@@ -210,7 +199,7 @@ def test_what_was_read_for_one_group_serves_the_next(
     """Wherever groups stand in an object, it is read once for all of them."""
     standby.sink("orders", 0, range(10))
     places = {f"g{at}": 9 - at for at in range(10)}
-    capture(standby, 1, protocol_type="consumer", **places)
+    capture(standby, 1, **places)
     opened, real = list[str](), MemoryStore.open
 
     def opening(store: MemoryStore, key: str, *more: Any, **options: Any) -> Any:

@@ -7,12 +7,12 @@ import pytest
 
 from kbackup.catalog.groups import GROUPS, OFFSET, GroupEntry, group_stream
 from kbackup.catalog.groups import TOPIC as ABOUT_TOPIC
-from kbackup.catalog.ledger.rows import table
 from kbackup.clock import SystemClock
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
-from kbackup.restore.groups import GroupsAsked, GroupsRun, GroupTranslated
+from kbackup.restore.groups import GroupsAsked, GroupTranslated
 from kbackup.runs.report import Summary
+from tests.support.grouped import capture, groups_run, restored, set_groups
 from tests.support.target import COPY, MARKER, Grouped, Restoring
 
 OFFSETS = (2, 5, 9)
@@ -73,18 +73,14 @@ def read_from(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> list[TopicPartit
 
 def test_what_cannot_be_told_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many groups stand behind a record that is gone: each of them is refused."""
-    of = Restoring(cluster=Grouped())
-    of.backup.put("orders", 0, range(10))
-    of.restore()
-    of.keep_rows()
+    of = restored(range(10), cluster=Grouped(), lacks_rows=True)
     cluster: Any = of.cluster
     cluster.logs[COPY].rows[3] = MARKER
     cluster.configs[COPY.topic] = {"cleanup.policy": "compact"}
     group_stream(of.store, Layout(), SystemClock()).append(captured(20, 1))
     reads = read_from(cluster, monkeypatch)
-    summary = Summary("r", "restore groups")
 
-    told = [*GroupsRun(of.settings(), cluster, of.store, SystemClock(), summary).set(GroupsAsked())]
+    _, told = set_groups(of)
 
     refused = [one for one in told if isinstance(one, GroupTranslated) and one.becomes is None]
     assert (13, len(OFFSETS)) == (len(refused), len(reads))
@@ -106,7 +102,7 @@ def test_what_groups_cost_is_in_proportion_to_their_number(
     cluster: Any = of.cluster
     reads = read_from(cluster, monkeypatch)
     summary = Summary("r", "restore groups")
-    run = GroupsRun(of.settings(), cluster, of.store, SystemClock(), summary)
+    run = groups_run(of, summary)
     looks = Looks(vars(GroupEntry)["group"])
     monkeypatch.setattr(GroupEntry, "group", looks)
 
@@ -129,13 +125,7 @@ def test_what_was_read_for_one_offset_serves_the_next(monkeypatch: pytest.Monkey
     for partition in range(2):
         of.backup.put("orders", partition, range(10))
     of.restore(target_partitions=2)
-    rows = [GroupEntry(ABOUT_TOPIC, 1, "orders", is_complete=True)]
-    rows += [
-        GroupEntry(OFFSET, 1, "orders", group=f"g{at}", partition=partition, offset=(at * 7) % 10)
-        for at in range(10)
-        for partition in range(2)
-    ]
-    group_stream(of.store, Layout(), SystemClock()).append(table(rows, GROUPS))
+    capture(of.backup, **{f"g{at}": [(at * 7) % 10] * 2 for at in range(10)})
     cluster: Any = of.cluster
     reads, opened, real = read_from(cluster, monkeypatch), list[str](), type(of.store).open
 
@@ -144,10 +134,8 @@ def test_what_was_read_for_one_offset_serves_the_next(monkeypatch: pytest.Monkey
         return real(store, key, *more, **options)
 
     monkeypatch.setattr(type(of.store), "open", opening)
-    summary = Summary("r", "restore groups")
 
-    run = GroupsRun(of.settings(), cluster, of.store, SystemClock(), summary)
-    told = [one for one in run.set(GroupsAsked()) if isinstance(one, GroupTranslated)]
+    told = [one for one in set_groups(of)[1] if isinstance(one, GroupTranslated)]
 
     assert {one.was == one.becomes for one in told} == {True}
     assert 2 * 10 / 2 == len(reads)  # the target gives two records at a time

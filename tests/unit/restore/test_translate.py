@@ -22,17 +22,24 @@ from kbackup.catalog.ledger.rows import (
     table,
 )
 from kbackup.catalog.ledger.stream import topic_stream, topics_stream
-from kbackup.catalog.translated import TranslationLog
 from kbackup.clock import SystemClock
 from kbackup.errors import CorruptObjectError, KbackupError, RefusedError
-from kbackup.events import Ended, to_json
+from kbackup.events import to_json
 from kbackup.kafka import BrokerSetting, GroupOffset
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.restore import transaction
-from kbackup.restore.groups import GroupsAsked, GroupsRun, GroupTranslated, captured_of
-from kbackup.runs.position import RestorePosition
-from kbackup.runs.report import Summary
+from kbackup.restore.groups import GroupTranslated, captured_of
+from tests.support.grouped import (
+    capture,
+    forgotten,
+    grouped,
+    groups_run,
+    restored,
+    rows_beside,
+    set_groups,
+    store_rows,
+)
 from tests.support.ledgers import CLOCK, ID, backup_with_ledger, enter
 from tests.support.target import (
     COPY,
@@ -48,11 +55,6 @@ from tests.support.target import (
 WHERE = TopicPartition("orders", 0)
 
 
-def restoring() -> Restoring:
-    """A backup, and a cluster to restore it to."""
-    return Restoring(cluster=ReadableTarget())
-
-
 def translated(of: Restoring, offset: int, **options: Any) -> GroupTranslated:
     """Where a consumer goes on that was to read *offset* next."""
     return next(all_translated(of, [offset], **options))
@@ -62,10 +64,7 @@ def all_translated(
     of: Restoring, offsets: Iterable[int], **options: Any
 ) -> Iterator[GroupTranslated]:
     """Where consumers go on that were to read *offsets* next."""
-    kafka: Any = of.cluster
-    summary = Summary("r", "restore groups")
-    run = GroupsRun(of.settings(**options), kafka, of.store, SystemClock(), summary)
-    found = run.where((WHERE, offset) for offset in offsets)
+    found = groups_run(of, **options).where((WHERE, offset) for offset in offsets)
     return (one for one in found if isinstance(one, GroupTranslated))
 
 
@@ -97,7 +96,7 @@ def test_each_offset_becomes_that_of_the_first_record_owed(
     sets: list[list[int]], size: int, crashes: list[int], is_forgotten: bool, window: dict[str, Any]
 ) -> None:
     """With holes, a window, any transactions and kills, and whether rows are there or lost."""
-    of = restoring()
+    of = Restoring(cluster=ReadableTarget())
     of.backup.put("orders", 0, *sets)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transaction, "TRANSACTION_RECORDS", size)
@@ -133,7 +132,7 @@ def test_what_was_removed_from_the_backup_since_is_passed_or_refused(
     if is_forgotten:
         of.keep_rows()
     stood = data.draw(st.sets(st.integers(0, sets[-1][-1] + 2), min_size=1, max_size=5))
-    capture(of, **{f"g{offset}": offset for offset in stood})
+    capture(of.backup, **{f"g{offset}": offset for offset in stood})
     ledger = topic_stream(backup.store, backup.layout, "orders", CLOCK)
     gone = data.draw(st.sets(st.sampled_from(keys), min_size=1))
     rows = [row for row in entries(ledger.read().rows) if row.key in gone]
@@ -157,9 +156,7 @@ def test_what_was_removed_from_the_backup_since_is_passed_or_refused(
 
 def test_what_others_wrote_since_is_unread() -> None:
     """A group that had read all goes on at the first record of others, not at the end."""
-    of = restoring()
-    of.backup.put("orders", 0, range(5))
-    of.restore()
+    of = restored(range(5))
     log: Log = of.cluster.logs[COPY]
     log.rows += [{**log.rows[0], "value": b"new"}]
 
@@ -170,9 +167,7 @@ def test_what_others_wrote_since_is_unread() -> None:
 
 def test_the_end_has_no_lag() -> None:
     """Behind the marker of the last transaction, where a consumer stands that has read all."""
-    of = restoring()
-    of.backup.put("orders", 0, range(5))
-    of.restore()
+    of = restored(range(5))
 
     assert [(6, 0), (6, 0), (4, 2)] == [
         (found.becomes, found.unread) for found in (translated(of, at) for at in (5, 9, 4))
@@ -182,9 +177,7 @@ def test_the_end_has_no_lag() -> None:
 
 def test_what_the_backup_does_not_begin_with_is_said() -> None:
     """A group that stood before the first record begins with that; a window begins as asked."""
-    of = restoring()
-    of.backup.put("orders", 0, range(10, 20))
-    of.restore()
+    of = restored(range(10, 20))
 
     assert ["7 before the backup", ""] == [translated(of, at).note for at in (3, 10)]
     assert [0, 0] == [translated(of, at).becomes for at in (3, 10)]
@@ -196,9 +189,7 @@ def test_what_cannot_be_read_yet_is_not_the_end(
     offset: int, *, is_open: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Markers are waited for; behind an open transaction nothing is told, not even as a damage."""
-    of = restoring()
-    of.backup.put("orders", 0, range(10))
-    of.restore()
+    of = restored(range(10))
     stable = dict.fromkeys([COPY], Span(0, 4))
 
     def settle(ends: dict[TopicPartition, int], *_: Any) -> None:
@@ -215,9 +206,7 @@ def test_what_cannot_be_read_yet_is_not_the_end(
 
 def test_a_copy_that_was_cut_short_is_found() -> None:
     """Who had read all does not stand behind the end of its log."""
-    of = restoring()
-    of.backup.put("orders", 0, range(10))
-    of.restore()
+    of = restored(range(10))
     log: Log = of.cluster.logs[COPY]
     del log.rows[8:]
 
@@ -227,9 +216,7 @@ def test_a_copy_that_was_cut_short_is_found() -> None:
 
 def test_what_is_unread_is_the_lag_that_kafka_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """To the end of the log, behind what an open transaction has written."""
-    of = restoring()
-    of.backup.put("orders", 0, range(5))
-    of.restore()
+    of = restored(range(5))
     monkeypatch.setattr(of.cluster, "ends", lambda wheres: dict.fromkeys(wheres, 9))
 
     assert [5, 3] == [translated(of, at).unread for at in (4, 5)]
@@ -238,9 +225,7 @@ def test_what_is_unread_is_the_lag_that_kafka_shows(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("lacks_rows", [False, True])
 def test_a_record_that_is_not_the_backups_is_found(*, lacks_rows: bool) -> None:
     """The record at the new offset is compared: one changed byte is corrupt, and nothing is set."""
-    of = restoring()
-    of.backup.put("orders", 0, range(5))
-    of.restore()
+    of = restored(range(5))
     rows: list[Row] = of.cluster.logs[COPY].rows
     rows[3] = {**rows[3], "value": b"changed"}
     if lacks_rows:
@@ -254,9 +239,7 @@ def test_a_record_that_is_not_the_backups_is_found(*, lacks_rows: bool) -> None:
 
 def test_what_the_target_has_deleted_is_lost() -> None:
     """An offset below the log's start becomes that, and the number that is lost is said."""
-    of = restoring()
-    of.backup.put("orders", 0, range(10))
-    of.restore()
+    of = restored(range(10))
     of.cluster.logs[COPY].delete(6)
 
     found = translated(of, 2)
@@ -308,9 +291,7 @@ def test_what_a_capture_lacks_is_said() -> None:
 
 def test_a_record_that_compaction_took_leaves_the_next_one() -> None:
     """In a compacted target the offset stays, and the consumer begins at what follows."""
-    of = restoring()
-    of.backup.put("orders", 0, range(10))
-    of.restore()
+    of = restored(range(10))
     log: Log = of.cluster.logs[COPY]
     log.rows[4] = log.rows[9] = MARKER
     of.cluster.configs[COPY.topic] = {"cleanup.policy": "compact"}
@@ -326,7 +307,7 @@ def _refused(of: Restoring, offset: int, **options: Any) -> KbackupError:
 
 def test_what_is_not_restored_yet_is_refused() -> None:
     """A restore that was killed has not come to all offsets: they are not the end of the copy."""
-    of = restoring()
+    of = Restoring(cluster=ReadableTarget())
     of.backup.put("orders", 0, range(5), range(5, 10))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transaction, "TRANSACTION_RECORDS", 5)
@@ -339,9 +320,7 @@ def test_what_is_not_restored_yet_is_refused() -> None:
 
 def test_a_topic_that_was_made_again_is_refused() -> None:
     """Its records are not those that were restored, whatever the group's position says."""
-    of = restoring()
-    of.backup.put("orders", 0, range(5))
-    of.restore()
+    of = restored(range(5))
     of.cluster.ids[COPY.topic] = "another"
 
     assert "another id" in _refused(of, 2).what
@@ -357,33 +336,23 @@ def test_a_topic_that_was_made_again_is_refused() -> None:
 )
 def test_another_restore_is_refused(options: dict[str, str], text: str) -> None:
     """What was restored by other options says nothing of this restore."""
-    of = restoring()
-    of.backup.put("orders", 0, range(5))
-    of.restore()
+    of = restored(range(5))
 
     assert text in _refused(of, 2, **options).what
 
 
 def test_values_without_offsets_are_refused() -> None:
     """A guess of which record is which is no proof."""
-    of = restoring()
-    of.backup.put("orders", 0, range(5), views=JSON)
-    of.restore()
+    of = restored(range(5), views=JSON)
 
     assert "values without offsets" in _refused(of, 2).why
 
 
 def test_rows_of_an_earlier_restore_do_not_count() -> None:
     """A restore that is begun anew in the same topic, behind the first one, has rows of its own."""
-    of = restoring()
-    of.backup.put("orders", 0, range(5))
-    of.restore()
-    (group,) = of.cluster.groups
-    held = of.cluster.groups.pop(group)[COPY]
-    log = TranslationLog(of.store, Layout(), group, SystemClock())
-    read = RestorePosition.read(COPY, held)
-    assert read is not None
-    log.append(COPY.topic, transaction.translated(COPY, read[0]))
+    of = restored(range(5))
+    store_rows(of, rows_beside(of))
+    of.cluster.groups.clear()
     of.restore(if_exists="append", yes=True)
 
     assert [6, 8, 12] == [translated(of, at).becomes for at in (0, 2, 5)]
@@ -391,9 +360,7 @@ def test_rows_of_an_earlier_restore_do_not_count() -> None:
 
 def test_its_line_says_what_it_is() -> None:
     """The JSON line of an offset has the fields of the schema."""
-    of = restoring()
-    of.backup.put("orders", 0, range(5))
-    of.restore()
+    of = restored(range(5))
 
     line = to_json(replace(translated(of, 2), group="g"))
 
@@ -406,32 +373,6 @@ def test_its_line_says_what_it_is() -> None:
     assert expected == {name: line[name] for name in expected}
 
 
-def grouped(**stood: int) -> Restoring:
-    """A restored topic of ten records, and a capture of where groups stood in it."""
-    of = restoring_groups()
-    capture(of, **stood)
-    return of
-
-
-def restoring_groups() -> Restoring:
-    """A restored topic of ten records, in a cluster with groups."""
-    of = Restoring(cluster=Grouped())
-    of.backup.put("orders", 0, range(10))
-    of.restore()
-    return of
-
-
-def capture(of: Restoring, protocol_type: str | None = None, /, **stood: int) -> None:
-    """Store where groups stood."""
-    rows = [GroupEntry("topic", 1, "orders", "", "", is_complete=True, run="s", counter=1)]
-    rows += [
-        GroupEntry("offset", 1, "orders", group=group, partition=0, offset=offset,
-                   metadata=b"m", run="s", counter=1, protocol_type=protocol_type)
-        for group, offset in stood.items()
-    ]  # fmt: skip
-    group_stream(of.store, Layout(), SystemClock()).append(table(rows, GROUPS))
-
-
 def test_a_row_of_an_earlier_topic_of_the_name_keeps_its_id() -> None:
     """Captures of some groups may be older than the topic: it must show what they are of."""
     head = GroupEntry("topic", 2, "orders", "cluster", "new")
@@ -441,22 +382,6 @@ def test_a_row_of_an_earlier_topic_of_the_name_keeps_its_id() -> None:
     found = captured_of(["orders"], {"orders": TopicCapture(head, 1, rows)}, None)["orders"]
 
     assert ["old", "new"] == [row.topic_id for row in found.offsets]
-
-
-def set_groups(of: Restoring, *names: str, **options: Any) -> tuple[Ended, list[Any]]:
-    """Run the command; how it ended, and what it told."""
-    kafka: Any = of.cluster
-    summary = Summary("r", "restore groups")
-    by_time = options.pop("by_time", False)
-    asked = GroupsAsked(names, options.pop("pattern", None), options.pop("renamed", None))
-    settings = of.settings(**options)
-    run = GroupsRun(settings, kafka, of.store, SystemClock(), summary, by_time=by_time)
-    try:
-        told = [*run.set(asked)]
-    except KbackupError as error:
-        summary.fail(error)
-        told = []
-    return summary.finish(), told
 
 
 def test_groups_are_set_with_the_bytes_beside_them() -> None:
@@ -507,9 +432,7 @@ def test_a_group_that_a_broker_takes_in_part_is_set_back(
     for partition in (0, 1):
         of.backup.put("orders", partition, range(10))
     of.restore()
-    rows = [GroupEntry("topic", 1, "orders", "", "", is_complete=True)]
-    rows += [GroupEntry("offset", 1, "orders", group="a", partition=at, offset=3) for at in (0, 1)]
-    group_stream(of.store, Layout(), SystemClock()).append(table(rows, GROUPS))
+    capture(of.backup, a=(3, 3))
     cluster: Any = of.cluster
     cluster.refused.add(TopicPartition(COPY.topic, 1))
     cluster.stood["a"] = dict(before)
@@ -572,11 +495,7 @@ def test_without_a_group_nothing_is_to_be_set(
 
 def test_a_topic_without_a_capture_is_refused() -> None:
     """Nothing tells where its groups stood."""
-    of = Restoring(cluster=Grouped())
-    of.backup.put("orders", 0, range(10))
-    of.restore()
-
-    ended, _ = set_groups(of)
+    ended, _ = set_groups(restored(range(10), cluster=Grouped()))
 
     assert (4, ["refused"]) == (ended.exit_code, [one.code for one in ended.errors])
 
@@ -598,11 +517,7 @@ def test_a_damaged_ledger_and_damaged_rows_are_told() -> None:
     of = grouped(a=3)
     stream = topics_stream(of.store, Layout(), SystemClock())
     stream.append(table([TopicEntry("topic", "orders", partitions=1)], TOPICS))
-    (group,) = of.cluster.groups
-    log = TranslationLog(of.store, Layout(), group, SystemClock())
-    read = RestorePosition.read(COPY, of.cluster.groups[group][COPY])
-    assert read is not None
-    log.append(COPY.topic, transaction.translated(COPY, read[0]))
+    store_rows(of, rows_beside(of))
     damaged = [next(iter(of.store.list(at))).key for at in (stream.prefix, "_kbackup/restores/")]
     for key in damaged:
         of.store.put(key, io.BytesIO(b"no Parquet"), sha256="", metadata={})
@@ -619,23 +534,12 @@ def test_an_object_that_was_left_out_is_counted() -> None:
     _, key, _ = of.backup.put("orders", 0, range(5), range(5, 10), range(10, 15))
     of.backup.replace(key, b"PAR1 damaged PAR1")
     of.restore(on_error="log")
-    capture(of, a=7, b=2)
+    capture(of.backup, a=7, b=2)
 
     ended, told = set_groups(of, behavior_on_error="log")
 
     assert [6, 2] == [one.becomes for one in told]
     assert (3, {"bad_objects": 1}) == (ended.exit_code, ended.skipped)
-
-
-def forgotten(of: Restoring, lacking: int | None = None) -> None:
-    """Let Kafka forget the position, with the rows stored, as a restore stores them at its end."""
-    (group,) = of.cluster.groups
-    read = RestorePosition.read(COPY, of.cluster.groups[group].pop(COPY))
-    assert read is not None
-    rows = [*transaction.translated(COPY, read[0])]
-    if lacking is not None:
-        del rows[lacking]
-    TranslationLog(of.store, Layout(), group, SystemClock()).append(COPY.topic, rows)
 
 
 @pytest.mark.parametrize("before", [0, 4])
@@ -687,9 +591,7 @@ def test_a_row_that_is_lost_with_the_position_is_not_guessed(
 ) -> None:
     """The first, one between others, the last."""
     monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 3)
-    of = restoring()
-    of.backup.put("orders", 0, *(range(at, at + 3) for at in range(0, 12, 3)))
-    of.restore()
+    of = restored(*(range(at, at + 3) for at in range(0, 12, 3)))
 
     forgotten(of, lacking)
 
@@ -723,13 +625,10 @@ def test_internal_topics_that_a_streams_application_will_not_find_are_named(
         of.cluster.denied.add("a-store-changelog")
     for name in there:
         of.cluster.add_topic(name, 1, {})
-    kafka: Any = of.cluster
-    summary = Summary("r", "restore groups")
-    run = GroupsRun(of.settings(topics="orders"), kafka, of.store, SystemClock(), summary)
 
-    [*run.set(GroupsAsked(("a", "store"), **options))]
+    ended, _ = set_groups(of, "a", "store", topics="orders", **options)
 
-    texts = [one.text for one in summary.finish().warnings if one.code == "streams_renamed"]
+    texts = [one.text for one in ended.warnings if one.code == "streams_renamed"]
     said = f"a is an application of Kafka Streams, which will not find {', '.join(told)}"
     assert ([said] if told else []) == texts
 
@@ -740,8 +639,8 @@ def test_groups_that_a_new_application_of_streams_cannot_join_are_named(
     *, is_there: bool, dry_run: bool
 ) -> None:
     """By the protocol that they had; one that is of Streams in the target is joined as ever."""
-    of = restoring_groups()
-    capture(of, "streams", app=3)
+    of = restored(range(10), cluster=Grouped())
+    capture(of.backup, 1, "streams", app=3)
     if is_there:
         vars(of.cluster)["unseen"].add("dr_app")
 
@@ -775,30 +674,20 @@ def test_a_name_that_a_group_cannot_have_is_refused(renamed: str, why: str) -> N
     assert not any(vars(of.cluster)["stood"].values())
 
 
-def approximate(of: Restoring, offset: int, **options: Any) -> list[GroupTranslated]:
-    """Where a consumer goes on by time, in each partition of the copy."""
-    kafka: Any = of.cluster
-    summary = Summary("r", "restore groups")
-    settings = of.settings(**options)
-    run = GroupsRun(settings, kafka, of.store, SystemClock(), summary, by_time=True)
-    return [one for one in run.where([(WHERE, offset)]) if isinstance(one, GroupTranslated)]
+def approximate(of: Restoring, offset: int, **options: Any) -> GroupTranslated:
+    """Where a consumer goes on by time."""
+    return translated(of, offset, by_time=True, **options)
 
 
 @pytest.mark.parametrize("how", ["modulo", "key"])
 def test_by_time_no_record_that_is_owed_is_passed(how: str) -> None:
     """Of several partitions in one, or one in several: some may come again, none is left out."""
     of = Restoring(cluster=Grouped())
-    stood = [3, 7, 20]
     for partition in range(3):
         of.backup.put("orders", partition, range(10))
     options: dict[str, Any] = {"partition_map": how, "target_partitions": 2}
     of.restore(**options)
-    rows = [GroupEntry("topic", 1, "orders", is_complete=True)]
-    rows += [
-        GroupEntry("offset", 1, "orders", group="g", partition=at, offset=offset, metadata=b"m")
-        for at, offset in enumerate(stood)
-    ]
-    group_stream(of.store, Layout(), SystemClock()).append(table(rows, GROUPS))
+    capture(of.backup, g=(3, 7, 20))
 
     refused, _ = set_groups(of, partition_map=how)
     ended, told = set_groups(of, by_time=True, partition_map=how)
@@ -823,30 +712,22 @@ def test_by_time_no_record_that_is_owed_is_passed(how: str) -> None:
 
 def test_by_time_what_is_exact_stays_exact() -> None:
     """Only an offset that cannot be told goes by time."""
-    of = restoring()
-    of.backup.put("orders", 0, range(10))
-    of.restore()
+    of = restored(range(10))
 
-    (found,) = approximate(of, 4)
+    found = approximate(of, 4)
 
     assert (4, False) == (found.becomes, found.is_approximate)
 
 
 def test_by_time_counts_where_rows_are_unclear() -> None:
     """Two restores say different things of the same records: their times tell, and that is said."""
-    of = restoring()
-    of.backup.put("orders", 0, range(10))
-    of.restore()
-    (group,) = of.cluster.groups
-    read = RestorePosition.read(COPY, of.cluster.groups[group][COPY])
-    assert read is not None
-    (row,) = transaction.translated(COPY, read[0])
-    other = replace(row, first=2, target_first=40, target_last=47, records=8)
-    TranslationLog(of.store, Layout(), group, SystemClock()).append(COPY.topic, [other])
+    of = restored(range(10))
+    (row,) = rows_beside(of)
+    store_rows(of, [replace(row, first=2, target_first=40, target_last=47, records=8)])
 
     assert "--by-time" in _refused(of, 4).do
-    (found,) = approximate(of, 4)
-    (end,) = approximate(of, 10)
+    found = approximate(of, 4)
+    end = approximate(of, 10)
 
     assert (4, True) == (found.becomes, found.is_approximate)
     assert "may repeat or skip" in found.note
@@ -856,10 +737,8 @@ def test_by_time_counts_where_rows_are_unclear() -> None:
 @pytest.mark.parametrize("how", ["values", "append"])
 def test_by_time_nothing_is_guessed_where_there_is_no_time(how: str) -> None:
     """Values without times, and a copy that has times of its own, are refused."""
-    of = restoring()
     options: dict[str, Any] = {} if how == "values" else {"partition_map": "modulo"}
-    of.backup.put("orders", 0, range(5), views=JSON if how == "values" else RECORD)
-    of.restore(**options)
+    of = restored(range(5), views=JSON if how == "values" else RECORD, **options)
     if how == "append":
         of.cluster.configs[COPY.topic] = {"message.timestamp.type": "LogAppendTime"}
 

@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
-from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError
 from kbackup.events import Ended
 from kbackup.kafka import GroupOffset
-from kbackup.restore.groups import GroupsAsked, GroupsRun
+from kbackup.restore.groups import GroupsAsked
 from kbackup.runs.report import Summary
 from kbackup.stores import put_bytes
+from tests.support.grouped import grouped, groups_run, set_groups
 from tests.support.target import COPY, CrashError, Restoring
-from tests.unit.restore.test_translate import grouped, set_groups
 
 OWN = GroupOffset(1, b"own")
 ID = "5c1e"
@@ -21,9 +20,8 @@ ID = "5c1e"
 
 def done(of: Restoring, *, undo: bool, name: str = ID, **options: Any) -> Ended:
     """Set all groups, or set them back."""
-    kafka: Any = of.cluster
     summary = Summary("r", "restore groups")
-    run = GroupsRun(of.settings(yes=True, **options), kafka, of.store, SystemClock(), summary)
+    run = groups_run(of, summary, yes=True, **options)
     try:
         if undo:
             run.undo(name)
