@@ -13,7 +13,7 @@ from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.restore import transaction
 from kbackup.restore.job import RestoreJob
 from kbackup.restore.task import RestorePartitionTask
-from kbackup.restore.transaction import Pace
+from kbackup.restore.transaction import FIRST_BYTES, TRANSACTION_BYTES, Pace, next_limit
 from tests.support.fakes import SilentLine
 from tests.support.target import MARKER, FakeWriter, Restoring
 
@@ -107,3 +107,27 @@ def test_tasks_share_the_limits_of_a_run() -> None:
     assert {2} == {unit.writers for share in shares for unit in share}
     assert [3, 2] == [len(share) for share in shares]
     assert {1} == {unit.writers for unit in transaction.manner(job)["deal"](plan.units(), 1)[0]}
+
+
+# how much is committed at once
+
+
+def test_transactions_grow_while_the_cluster_is_quick() -> None:
+    """Transactions grow from a few small ones to the size that costs least."""
+    limits = [FIRST_BYTES]
+    for _ in range(4):
+        limits.append(next_limit(limits[-1], 1.0))
+
+    assert limits == sorted(limits)
+    assert [TRANSACTION_BYTES] * 2 == limits[-2:]
+
+
+@pytest.mark.parametrize("bytes_per_s", [20_000, 100_000, 1_000_000, 50_000_000])
+def test_a_slow_cluster_gets_transactions_that_end_in_time(bytes_per_s: int) -> None:
+    """From the second one on, none comes near the five minutes after which it would be aborted."""
+    limit, seconds = FIRST_BYTES, []
+    for _ in range(20):
+        seconds.append(limit / bytes_per_s)
+        limit = next_limit(limit, seconds[-1])
+
+    assert max(seconds[2:]) < 150

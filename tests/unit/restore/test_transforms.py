@@ -1,17 +1,24 @@
 """Transforms of a restore: what is written, what is left out, and where it goes on."""
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from backup_samples import batch
+from hypothesis import given
+from hypothesis import strategies as st
 from record_samples import batch_of
 
+from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.errors import BadRecordError
 from kbackup.naming import View
 from kbackup.pipeline.rows import BadRecord
-from kbackup.records import Bad, Column, TopicPartition
-from kbackup.restore.transform import written
+from kbackup.records import SCHEMA, Bad, Column, Span, TopicPartition
+from kbackup.restore.job import RestoreUnit
+from kbackup.restore.transform import Filtered, RecordFilter, with_offset, written
+from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
 from kbackup.transforms.data import Records
 from tests.support.target import MARKER, CrashError, Restoring
 
@@ -196,3 +203,98 @@ def test_a_converter_is_asked_once_however_many_records_it_cannot_write() -> Non
     assert 1 == converter.asked
     assert tuple(BadRecord(13 + 6 * at, "a value is odd", "odd") for at in range(5_000)) == bad
     assert fit.equals(batch.take(pa.array(range(0, 10_000, 2))))
+
+
+# records that are too large
+
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def filtered(on_error: str, batch: pa.RecordBatch) -> Filtered:
+    """What is made of records where those of up to 100 bytes are taken."""
+    job: Any = SimpleNamespace(
+        schema_ids={}, transforms=(), offset_header=None, max_record_bytes=100, on_error=on_error
+    )
+    position = RestorePosition(RestoreSource("", ORDERS), "", Cursor(0, 0))
+    unit = RestoreUnit(position, (Lane(TopicPartition("copy", 0), Span(0, 0)),))
+    return RecordFilter(job, unit).apply(batch, FILES, 1000)
+
+
+def records(**sizes: int) -> pa.RecordBatch:
+    """Records by offset, as ``o7=200``, with values of so many bytes."""
+    rows = [
+        {"offset": int(name[1:]), "timestamp": 0, "timestamp_type": 0, "value": b"x" * size}
+        for name, size in sizes.items()
+    ]
+    return pa.RecordBatch.from_pylist(rows, SCHEMA)
+
+
+FILES = [FileSet(ORDERS, 3, "partition=0", BackupFile("k", View.RECORD, ".p", "parquet", 1, 0.0))]
+
+
+def test_each_record_that_is_too_large_is_named_by_its_offset() -> None:
+    """Whoever looks for what was left out finds all of it, not the first of every batch."""
+    found = filtered("log", records(o3=5, o7=200, o8=5, o12=300))
+
+    errors = [error for error, _ in found.left]
+    assert [3, 8] == found.batch["offset"].to_pylist()
+    assert [7, 12] == [error.place["offset"] for error in errors]
+    assert "offset 12 in k" in errors[1].what
+    assert {"bad_records": 2} == found.counts
+
+
+def test_the_first_record_that_is_too_large_ends_the_partition() -> None:
+    """Unless bad records may be left out, the error names the offset in front of which it stops."""
+    found = filtered("fail", records(o3=5, o7=200, o12=300))
+
+    assert found.error is not None
+    assert "offset 7 in k" in found.error.what
+    assert 7 == found.error.place["offset"]
+
+
+# the offset of the backup as a header of the copy
+
+
+AT = [3, 7, 9]
+HEADERS = st.lists(
+    st.fixed_dictionaries({"key": st.text(max_size=3), "value": st.none() | st.binary(max_size=3)}),
+    max_size=3,
+)
+
+
+@given(st.lists(HEADERS, min_size=1, max_size=8), st.integers(0, 7), st.integers(0, 8))
+def test_each_record_gets_one_header_more(
+    headers: list[list[dict[str, Any]]], start: int, length: int
+) -> None:
+    """The last one; what was there keeps its order, and null, empty and absent stay apart."""
+    batches = [batch([at * 3], headers=each) for at, each in enumerate(headers)]
+    table = pa.Table.from_batches(batches, SCHEMA).combine_chunks()
+    [rows] = table.to_batches()
+    part = rows.slice(start, length)
+
+    found = with_offset(part, "offset")
+
+    found.validate(full=True)
+    assert found.schema == SCHEMA
+    assert found.drop_columns("headers") == part.drop_columns("headers")
+    assert [
+        [*there, {"key": "offset", "value": str(offset).encode()}]
+        for there, offset in zip(
+            part["headers"].to_pylist(), part["offset"].to_pylist(), strict=True
+        )
+    ] == found["headers"].to_pylist()
+
+
+@pytest.mark.parametrize("name", [None, "was"])
+def test_a_restore_gives_it_where_it_is_asked_to(name: str | None) -> None:
+    """A copy counts its own offsets: with holes in the log they are not those of the original."""
+    restoring = Restoring()
+    restoring.backup.put("orders", 0, batch(AT, headers=[]))
+
+    options: dict[str, Any] = {} if name is None else {"offset_header": name}
+    restoring.restore(**options)
+
+    rows = restoring.cluster.logs[TopicPartition("copy_of_orders", 0)].rows
+    expected = [[]] * 3 if name is None else [[{"key": "was", "value": b"%d" % at}] for at in AT]
+    assert expected == [row["headers"] for row in rows if row is not MARKER]
