@@ -31,12 +31,6 @@ def connector(backup: Backup, *cuts: Sequence[int]) -> list[str]:
     return keys
 
 
-@pytest.fixture
-def again() -> Restoring:
-    """A backup, and a cluster to restore it to."""
-    return Restoring()
-
-
 def test_a_connectors_object_that_reaches_beyond_full_records_is_named(again: Restoring) -> None:
     """A sink that died on its way over a connector's objects hides none of their records."""
     backup = again.backup

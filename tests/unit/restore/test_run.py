@@ -105,17 +105,22 @@ class Counted:
         self.asked.append("end")
 
 
+def ran(store: StoreSettings, tasks: Counted | None = None, /, **options: Any) -> dict[str, Any]:
+    """How a restore of what is in a store ends; of its orders, if nothing else is said."""
+    given = {
+        "bootstrap_servers": "-", "s3_bucket_name": "b", "no_lock": True, "topics": "orders",
+        "rename": "copy_of_$0", **options,
+    }  # fmt: skip
+    settings = loading.load("restore", options=given, files=(), environ={}).settings
+    environment = Environment(FakeTarget(), store, tasks or Counted(), SystemClock())  # type: ignore[arg-type]
+    return to_json(RestoreRun(settings, lambda _: None, Stop(), environment)())
+
+
 def test_a_restore_that_is_refused_lets_go_of_the_spark_it_has_begun_to_start() -> None:
     """Spark starts beside the plan, and nothing of it is left where the plan says no."""
     tasks = Counted()
-    options = {
-        "bootstrap_servers": "-", "s3_bucket_name": "b", "no_lock": True, "topics": "orders",
-    }  # fmt: skip
-    settings = loading.load("restore", options=options, files=(), environ={}).settings
-    store = StoreSettings(f"memory://{uuid4()}")
-    environment = Environment(FakeTarget(), store, tasks, SystemClock())  # type: ignore[arg-type]
 
-    summary = to_json(RestoreRun(settings, lambda _: None, Stop(), environment)())
+    summary = ran(StoreSettings(f"memory://{uuid4()}"), tasks)
 
     assert (7, ["begin", "end"]) == (summary["exit_code"], tasks.asked)
 
@@ -172,14 +177,9 @@ def test_a_restore_that_may_lock_has_to_read_the_ledger(
     restoring.backup.put("orders", 0, range(5))
     guarded = Guarded(restoring.backup.settings)
     monkeypatch.setattr(context, "open_store", lambda _: guarded)
-    options = {
-        "bootstrap_servers": "-", "s3_bucket_name": "b", "topics": "orders", "dry_run": True,
-        "rename": "copy_of_$0", "lock_dir": str(tmp_path),
-    }  # fmt: skip
-    settings = loading.load("restore", options=options, files=(), environ={}).settings
-    environment = Environment(FakeTarget(), restoring.backup.settings, Counted(), SystemClock())  # type: ignore[arg-type]
 
-    summary = to_json(RestoreRun(settings, lambda _: None, Stop(), environment)())
+    at = str(tmp_path)
+    summary = ran(restoring.backup.settings, dry_run=True, no_lock=False, lock_dir=at)
 
     assert (6, "store") == (summary["exit_code"], summary["errors"][0]["code"])
 
@@ -202,14 +202,8 @@ def test_what_only_format_leaves_out_is_exit_3() -> None:
     restoring = Restoring()
     restoring.backup.put("orders", 0, range(10), views=JSON)
     restoring.backup.put("orders", 0, range(10, 20), views=BYTES)
-    options = {
-        "bootstrap_servers": "-", "s3_bucket_name": "b", "no_lock": True, "topics": "orders",
-        "rename": "copy_of_$0", "only_format": "json", "dry_run": True,
-    }  # fmt: skip
-    settings = loading.load("restore", options=options, files=(), environ={}).settings
-    environment = Environment(FakeTarget(), restoring.backup.settings, Counted(), SystemClock())  # type: ignore[arg-type]
 
-    summary = to_json(RestoreRun(settings, lambda _: None, Stop(), environment)())
+    summary = ran(restoring.backup.settings, only_format="json", dry_run=True)
 
     assert (3, {"other_format_objects": 1}) == (summary["exit_code"], summary["skipped"])
 
@@ -224,14 +218,9 @@ def test_a_plan_says_what_may_go_as_it_is_stored(more: dict[str, str], is_kept: 
     restoring.backup.put("orders", 0, range(5))
     large = Sent(random.Random(0).randbytes(300_000))
     key = restoring.backup.put_batches("payments", batch(0, [large]))
-    options = {
-        "bootstrap_servers": "-", "s3_bucket_name": "b", "no_lock": True, "dry_run": True,
-        "topics": ["orders", "payments"], "rename": "copy_of_$0", **more,
-    }  # fmt: skip
-    settings = loading.load("restore", options=options, files=(), environ={}).settings
-    environment = Environment(FakeTarget(), restoring.backup.settings, Counted(), SystemClock())  # type: ignore[arg-type]
 
-    summary = to_json(RestoreRun(settings, lambda _: None, Stop(), environment)())
+    topics = ["orders", "payments"]
+    summary = ran(restoring.backup.settings, dry_run=True, topics=topics, **more)
 
     size = len(restoring.backup.body(key))
     assert size * is_kept == summary["estimate"]["as_stored"] < summary["estimate"]["bytes"]
