@@ -105,15 +105,21 @@ def test_what_the_operator_agreed_to_is_done() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "code"),
+    ("config", "expected"),
     [
-        pytest.param({"retention.ms": "1000"}, "retention", id="old records, unknown age"),
-        pytest.param({"retention.bytes": "1000"}, "retention", id="more than its size"),
+        pytest.param({"retention.ms": "1000"}, ["retention"], id="old records, unknown age"),
+        pytest.param({"retention.bytes": "1000"}, ["retention"], id="more than its size"),
+        pytest.param(
+            {"cleanup.policy": "compact,delete", "message.timestamp.type": "LogAppendTime"},
+            ["compacted", "append_time"], id="compaction and append time",
+        ),
     ],
-)
-def test_what_may_be_deleted_is_said(config: dict[str, str], code: str) -> None:
-    """Where the plan cannot know whether retention deletes restored records, it warns."""
-    assert [code] == [found for found, _ in warnings(replace(COPY, there=Target(1, config=config)))]
+)  # fmt: skip
+def test_what_a_target_changes_is_said(config: dict[str, str], expected: list[str]) -> None:
+    """What may be deleted, or looks otherwise there, is the operator's to know."""
+    copy = replace(COPY, there=Target(1, config=config))
+
+    assert expected == [code for code, _ in warnings(copy)]
 
 
 @pytest.mark.parametrize(
@@ -135,28 +141,21 @@ def test_a_target_that_keeps_fewer_bytes_than_are_restored_is_refused(
     assert expected == [error.code for error in too_large(copy, 1000)]
 
 
-def test_two_sources_on_one_target_are_refused() -> None:
-    """Two topics are not restored into one: their records could not be told apart again."""
-    found = list(collisions([COPY, replace(COPY, source="payments")]))
-
-    assert ["merged_topics"] == [error.code for error in found]
-
-
-def test_names_that_differ_only_by_dot_and_underscore_are_refused() -> None:
-    """Kafka's metrics cannot tell two such topics apart."""
-    found = list(collisions([replace(COPY, target="a.b"), replace(COPY, target="a_b")]))
-
-    assert ["illegal_topic_name"] == [error.code for error in found]
-
-
 @pytest.mark.parametrize(
-    ("there", "expected"), [(["a.b"], ["illegal_topic_name"]), (["a.b", "a_b"], []), (["ab"], [])]
+    ("others", "target", "there", "expected"),
+    [
+        pytest.param([COPY], COPY.target, [], ["merged_topics"], id="two sources on one target"),
+        pytest.param([replace(COPY, target="a.b")], "a_b", [], ["illegal_topic_name"], id="alike"),
+        pytest.param([], "a_b", ["a.b"], ["illegal_topic_name"], id="like one that is there"),
+        pytest.param([], "a_b", ["a.b", "a_b"], [], id="both are there"),
+        pytest.param([], "a_b", ["ab"], [], id="another name"),
+    ],
 )
-def test_a_name_that_kafka_would_take_for_an_existing_topics_is_refused(
-    there: list[str], expected: list[str]
+def test_topics_that_could_not_be_told_apart_are_refused(
+    others: list[TopicCopy], target: str, there: list[str], expected: list[str]
 ) -> None:
-    """A new topic's name differs by more than dot and underscore from those that are there."""
-    found = list(collisions([replace(COPY, target="a_b")], there))
+    """Their records in one topic, or their names in Kafka's metrics, which have no dots."""
+    found = collisions([*others, replace(COPY, source="payments", target=target)], there)
 
     assert expected == [error.code for error in found]
 
@@ -181,15 +180,6 @@ def test_a_created_topic_is_judged_as_an_existing_one(
     copy = replace(COPY, oldest_timestamp=NOW - 86_400_000, original=original)
 
     assert expected == codes(copy, Target(partitions, config=config))
-
-
-def test_what_a_target_changes_is_said() -> None:
-    """Compaction and append time are the operator's to know."""
-    config = {"cleanup.policy": "compact,delete", "message.timestamp.type": "LogAppendTime"}
-
-    assert ["compacted", "append_time"] == [
-        code for code, _ in warnings(replace(COPY, there=Target(1, config=config)))
-    ]
 
 
 @pytest.mark.parametrize(

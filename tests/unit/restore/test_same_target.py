@@ -15,30 +15,23 @@ from tests.support.target import COPY, FakeTarget, Log, Restoring, position, val
 # What has become of the target
 
 
-def test_a_target_that_was_emptied_is_filled_again(again: Restoring) -> None:
-    """An emptied target is filled again from the start, with a warning."""
+@pytest.mark.parametrize("code", ["target_emptied", "target_recreated"])
+def test_a_target_that_was_emptied_or_created_again_is_filled_again(
+    again: Restoring, code: str
+) -> None:
+    """From the start, with a warning, even if its log is as long as the old one's."""
     again.backup.put("orders", 0, range(10))
     again.restore()
-    again.cluster.logs[COPY].delete(11)
+    if code == "target_emptied":
+        again.cluster.logs[COPY].delete(11)
+    else:
+        again.cluster.ids["copy_of_orders"] = "another"
+        again.cluster.logs[COPY] = Log()
 
     plan = again.plan()
     again.restore(run="r2")
 
-    assert ["target_emptied"] == [code for code, _ in plan.topics[0].warnings]
-    assert values(range(10)) == again.cluster.values("copy_of_orders")
-
-
-def test_a_target_that_was_created_again_is_filled_again(again: Restoring) -> None:
-    """A recreated target is filled again, even if its log is as long as the old one's."""
-    again.backup.put("orders", 0, range(10))
-    again.restore()
-    again.cluster.ids["copy_of_orders"] = "another"
-    again.cluster.logs[COPY] = Log()
-
-    plan = again.plan()
-    again.restore(run="r2")
-
-    assert ["target_recreated"] == [code for code, _ in plan.topics[0].warnings]
+    assert [code] == [code for code, _ in plan.topics[0].warnings]
     assert values(range(10)) == again.cluster.values("copy_of_orders")
 
 
