@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kbackup.errors import StoreError
 from kbackup.events import Ended, to_json
 from kbackup.naming import Layout
+from kbackup.naming.renaming import ALL
 from kbackup.runs import history
 from kbackup.runs.history import RunRecord
 from kbackup.stores import Store, StoreSettings
@@ -180,6 +181,20 @@ def test_runs_of_one_command(store: MemoryStore, command: str | None, hours: lis
         history.write_run(store, LAYOUT, summary(hour, of))
 
     assert hours == names(list(history.runs(store, LAYOUT, command)))
+
+
+def test_what_is_verified_each_day_hides_nothing_that_rarely_is(store: MemoryStore) -> None:
+    """Of the last 100 days: the whole backup was verified before all of these."""
+    now = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    for days in range(99, 0, -1):
+        run = history.new_run_id(now - timedelta(days=days))
+        modes = ["deep" if days == 99 else "part"]
+        history.write_run(store, LAYOUT, ended(run=run, command="restore verify", modes=modes))
+
+    found = history.RecentRuns.listed(store, LAYOUT, now).proofs(ALL)
+
+    ages = [(one.mode, one.passed and (now - one.passed).days) for one in found]
+    assert [("deep", 99), ("part", 1)] == ages
 
 
 def test_backups_side_by_side_keep_their_runs_apart(store: MemoryStore) -> None:
