@@ -638,8 +638,10 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
     read = None
     if deep:
         keys.check_readable(at.place)
-        engine = wiring.engine_settings(session.settings, find_jvm())
-        read = on_spark(at.place, reading, engine, session.stop.event)
+        read = on_spark(
+            at.place, reading, lambda: wiring.engine_settings(session.settings, find_jvm()),
+            session.stop.event,
+        )  # fmt: skip
     at.tell(
         verify(
             at.store,

@@ -367,11 +367,14 @@ _CHECKS: Final[Sequence[Callable[[_Backup], Iterable[Plain]]]] = (
 
 
 def on_spark(
-    place: StoreSettings, reading: ReadOptions, settings: EngineSettings, stop: threading.Event
+    place: StoreSettings,
+    reading: ReadOptions,
+    settings: Callable[[], EngineSettings],
+    stop: threading.Event,
 ) -> Read:
-    """Return how tasks on Spark read; nothing is started before there is something to read."""
+    """Return how tasks on Spark read; neither Java nor Spark is needed for nothing to read."""
     task = functools.partial(verify_task, place, reading)
-    return lambda units: engine.run(task, units, settings, engine.unheard, stop)
+    return lambda units: engine.run(task, units, settings(), engine.unheard, stop)
 
 
 def _checked(found: Iterable[Checked | NotBegun], summary: Summary) -> dict[str, Checked]:

@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from threading import Event
 from typing import Any
 
 from backup_samples import Backup
@@ -12,7 +13,9 @@ from kbackup.naming.renaming import Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.locks import Holder
 from kbackup.spark.channel import NotBegun
-from kbackup.verify.run import Notes
+from kbackup.spark.java import EngineSettings
+from kbackup.verify.run import Notes, on_spark
+from kbackup.verify.task import Sample
 from tests.support.json_lines import LINES
 from tests.support.verified import NOW, Verified, here
 
@@ -40,6 +43,22 @@ def test_a_task_that_cannot_begin_is_an_error_of_the_run() -> None:
     verified = Verified(backup, read=lambda _: [NotBegun(failure)])
 
     assert (9, ["not read"], []) == (verified.exit_code, verified.states, verified.findings)
+
+
+def test_a_part_without_an_object_needs_no_java() -> None:
+    """A small backup has such days; what reads objects is looked for where there are any."""
+    backup = Backup()
+    (key,) = backup.put("orders", 0, range(3))
+    part = next(one for one in (Sample(1, 2), Sample(2, 2)) if not one.takes(key))
+
+    def no_java() -> EngineSettings:
+        raise AssertionError
+
+    read = on_spark(backup.settings, ReadOptions(), no_java, Event())
+
+    verified = Verified(backup, read=read, sample=part)
+
+    assert (0, ["not read"]) == (verified.exit_code, verified.states)
 
 
 def test_an_object_that_goes_while_it_is_verified_is_missing() -> None:
