@@ -38,7 +38,7 @@ from kbackup.cli.options import (
 from kbackup.cli.running import (
     OpenedBackup,
     Session,
-    find_jvm,
+    find_java,
     look,
     refuse,
     report_status,
@@ -393,7 +393,7 @@ def _query(session: Session, sql: str, form: str, output_file: Path | None) -> "
 
         @cache
         def begun() -> "tuple[EngineSettings, Callable[[], Any]]":
-            given = wiring.engine_settings(settings, find_jvm())
+            given = wiring.engine_settings(settings, find_java())
             return given, stack.enter_context(engine.session(given))
 
         asked = _COUNT.fullmatch(sql)
@@ -611,7 +611,7 @@ def _compare(at: OpenedBackup, against: str, *, is_strict: bool) -> None:
     from kbackup.verify.against import against_source  # noqa: PLC0415
 
     settings, stop = at.session.settings, at.session.stop.event
-    environment = Environment.of(settings, find_jvm)
+    environment = Environment.of(settings, find_java)
     if against == "source":
         known = at.known()
         at.tell(against_source(settings, environment, known, at.summary, stop, is_strict=is_strict))
@@ -639,7 +639,7 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
     if deep:
         keys.check_readable(at.place)
         read = on_spark(
-            at.place, reading, lambda: wiring.engine_settings(session.settings, find_jvm()),
+            at.place, reading, lambda: wiring.engine_settings(session.settings, find_java()),
             session.stop.event,
         )  # fmt: skip
     at.tell(
@@ -963,7 +963,7 @@ def drill_command(
             None if sign is None else drills.signing_key(sign),
         )
         settings = session.settings
-        environment = Environment.of(settings, find_jvm)
+        environment = Environment.of(settings, find_java)
         ended = DrillRun(settings, session.tell, session.stop, environment, asked)()
         if page is not None and (report := ended.facts.get("drill")) is not None:
             _write(page, drill_page(_place(session), report).encode())
@@ -1051,7 +1051,7 @@ def _restore(session: Session) -> "Ended":
     from kbackup.runs.context import Environment  # noqa: PLC0415
 
     wiring.window(session.settings)  # before Kafka is waited for
-    environment = Environment.of(session.settings, find_jvm)
+    environment = Environment.of(session.settings, find_java)
     ended = RestoreRun(session.settings, session.tell, session.stop, environment, agree())()
     is_done = ended.exit_code in (0, 3) and not session.settings.dry_run
     if is_done and screens.keeping_all(ended):

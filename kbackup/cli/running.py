@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # what shows a result is imported when there is one: ``--help
     from kbackup.runs.known import BackupState
     from kbackup.runs.report import HeldUp, Summary
     from kbackup.runs.status import Words
-    from kbackup.spark.java import Jvm
+    from kbackup.spark.java import Java
     from kbackup.stores import Store, StoreSettings
     from kbackup.verify.run import Mending
 
@@ -274,7 +274,7 @@ def _keep_classes(settings: Settings) -> None:
 
     stop = Stop()
     with _signals(stop, is_asked=True), suppress(KbackupError):
-        first_archive(wiring.engine_settings(settings, find_jvm()), stop.event, say)
+        first_archive(wiring.engine_settings(settings, find_java()), stop.event, say)
 
 
 @contextmanager
@@ -327,13 +327,11 @@ def fingerprint(loaded: Loaded) -> str:
     return hashlib.sha256(repr(rows).encode()).hexdigest()
 
 
-def find_jvm() -> "Jvm":
+def find_java() -> "Java":
     """Find the Java for Spark."""
-    from kbackup.local.java import find_java  # noqa: PLC0415
-    from kbackup.spark.java import Jvm  # noqa: PLC0415  (only when Spark is started)
+    from kbackup.local import java  # noqa: PLC0415  (only when Spark is started)
 
-    java = find_java()
-    return Jvm(str(java.home), java.class_archive)
+    return java.find_java()
 
 
 # What reads a backup is imported where it is used: --help needs none of it.

@@ -24,7 +24,7 @@ from kbackup.cli.options import (
 from kbackup.cli.running import (
     OpenedBackup,
     Session,
-    find_jvm,
+    find_java,
     look,
     report_status,
     run,
@@ -470,7 +470,7 @@ def _sink(session: Session) -> "Ended":
     from kbackup.sink.maintenance import RepairRun  # noqa: PLC0415
     from kbackup.sink.run import SinkRun  # noqa: PLC0415  (imports a Kafka and an S3 client)
 
-    environment = Environment.of(session.settings, find_jvm)
+    environment = Environment.of(session.settings, find_java)
     kind = RepairRun if session.settings.repair else SinkRun
     return kind(session.settings, session.tell, session.stop, environment)()
 

@@ -5,7 +5,7 @@ import io
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -23,7 +23,6 @@ from kbackup.connect.registry import URL, RegistrySettings, connect, settings_of
 from kbackup.errors import GroupActiveError, KafkaError, KbackupError, counted, some
 from kbackup.inspect import Check, doubt, failed, not_made
 from kbackup.inspect.host import (
-    FoundJava,
     avro_reader,
     disk_space,
     is_sink,
@@ -36,6 +35,7 @@ from kbackup.naming import Layout
 from kbackup.records import Span
 from kbackup.runs import history, wiring
 from kbackup.runs.report import HeldUp
+from kbackup.spark.java import FindJava
 from kbackup.stores import Bucket, BucketFacts, LifecycleRule, Store, Untold, open_store
 
 _PAST: Final = 100
@@ -45,7 +45,7 @@ _PAST: Final = 100
 def examine(
     settings: Settings,
     doubts: Sequence[ConfigIssue],
-    find_java: Callable[[], FoundJava],
+    find_java: FindJava,
     *,
     writes: bool = False,
     starts: bool = True,

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, metadata, version
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from kbackup import files, formats
 from kbackup.config import Settings
@@ -20,7 +19,7 @@ from kbackup.errors import ConfigurationError, KbackupError, SparkError
 from kbackup.inspect import Check, failed, not_made
 from kbackup.spark.channel import NotBegun, TaskChannel
 from kbackup.spark.engine import archive_classes, run, unheard
-from kbackup.spark.java import EngineSettings, Jvm, claim_archive, class_archive
+from kbackup.spark.java import EngineSettings, FindJava, Java, claim_archive, class_archive
 
 
 def is_sink(settings: Settings) -> bool:
@@ -100,32 +99,8 @@ def package() -> Check | None:
     return Check("configuration", "package", "fail", text, do, ConfigurationError.code)
 
 
-class FoundJava(Protocol):
-    """A Java that was found, as `kbackup.local.java` describes it."""
-
-    @property
-    def home(self) -> Path:
-        """Its ``JAVA_HOME``."""
-
-    @property
-    def version(self) -> str:
-        """Its own version text."""
-
-    @property
-    def origin(self) -> str:
-        """Where it was found."""
-
-    @property
-    def passed_over(self) -> tuple[str, ...]:
-        """What was found before it and cannot be used."""
-
-    @property
-    def class_archive(self) -> Path | None:
-        """Where its archive of Spark's classes is or would be; None for nowhere."""
-
-
 def spark_checks(
-    find_java: Callable[[], FoundJava],
+    find_java: FindJava,
     settings: EngineSettings,
     *,
     starts: bool,
@@ -135,7 +110,7 @@ def spark_checks(
 
     *starts* runs a job of one task, which costs some seconds.
     """
-    java: FoundJava | None = None
+    java: Java | None = None
     try:
         java = find_java()
     except KbackupError as error:
@@ -149,7 +124,7 @@ def spark_checks(
     if java is None or package.level == "fail":
         yield not_made("spark", "start", "something it needs is missing")
     else:
-        ready = replace(settings, jvm=Jvm(str(java.home), java.class_archive))
+        ready = replace(settings, java=java)
         start = _start(ready, stop)
         if start.level == "fail" and (archive := class_archive(ready)) is not None:
             with suppress(OSError):  # it may be damaged: try again without it
@@ -160,7 +135,7 @@ def spark_checks(
             yield _classes(ready, stop)
 
 
-def _java(java: FoundJava) -> Check:
+def _java(java: Java) -> Check:
     text = f"{java.version}, from {java.origin}"
     if not any(name.startswith("JAVA_HOME") for name in java.passed_over):
         return Check("spark", "java", "ok", text)
@@ -180,9 +155,9 @@ def _package() -> Check:
     return Check("spark", "pyspark", "ok", text)
 
 
-def keep_classes(java: FoundJava) -> None:
+def keep_classes(java: Java) -> None:
     """Make the archive as the doctor's first run on a machine does; for benchmarks and tests."""
-    settings = EngineSettings(jvm=Jvm(str(java.home), java.class_archive))
+    settings = EngineSettings(java=java)
     if class_archive(settings) is None:
         archive_classes(settings, answer, threading.Event())
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 
 from kbackup.errors import ConfigurationError
 from kbackup.local.downloads import RELEASES
-from kbackup.local.java import Java, find_java
+from kbackup.local.java import find_java
 from kbackup.local.kafka import DockerKafka, LocalKafka
 from kbackup.local.servers import LocalS3
+from kbackup.spark.java import Java
 
 __all__ = [
     "DockerKafka", "Java", "LocalKafka", "LocalS3", "find_java", "start_kafka",

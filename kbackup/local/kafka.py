@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from kbackup.errors import LocalServiceError, with_extra
 from kbackup.local.downloads import KAFKA_VERSION, Release, chosen, fetch_kafka
-from kbackup.local.java import Java, find_java
+from kbackup.local.java import find_java
 from kbackup.local.servers import LocalServer, LocalService, Service, free_ports
+from kbackup.spark.java import Java
 
 START_SECONDS: Final = 60
 """How long a start may take; 3 s is usual on two idle cores."""

@@ -29,7 +29,7 @@ from kbackup.runs.report import Said, Summary
 from kbackup.spark import engine
 from kbackup.spark.channel import NotBegun, R, Task, Timings
 from kbackup.spark.engine import TaskOptions
-from kbackup.spark.java import EngineSettings, FindJvm
+from kbackup.spark.java import EngineSettings, FindJava
 from kbackup.spark.jvm import Starting
 from kbackup.stores import Store, StoreSettings, open_store
 
@@ -160,7 +160,7 @@ class Environment:
     clock: Clock
 
     @classmethod
-    def of(cls, settings: Settings, find_jvm: FindJvm) -> Self:
+    def of(cls, settings: Settings, find_java: FindJava) -> Self:
         """Return the real one that *settings* describe; a Java is looked for when it is needed.
 
         Raises:
@@ -169,7 +169,7 @@ class Environment:
         return cls(
             wiring.kafka_settings(settings),
             wiring.store_settings(settings),
-            OnSpark(settings, find_jvm),
+            OnSpark(settings, find_java),
             SystemClock(),
         )
 
@@ -177,8 +177,8 @@ class Environment:
 class OnSpark:
     """Runs tasks on Spark, as the settings say; a Java is looked for when it is started."""
 
-    def __init__(self, settings: Settings, find_jvm: FindJvm) -> None:
-        self._settings, self._find_jvm = settings, find_jvm
+    def __init__(self, settings: Settings, find_java: FindJava) -> None:
+        self._settings, self._find_java = settings, find_java
         self._starting: Starting | None = None
         self._given: EngineSettings | None = None
 
@@ -195,7 +195,7 @@ class OnSpark:
 
     def _engine_settings(self) -> EngineSettings:
         if self._given is None:
-            self._given = wiring.engine_settings(self._settings, self._find_jvm())
+            self._given = wiring.engine_settings(self._settings, self._find_java())
         return self._given
 
     def __call__(

@@ -26,7 +26,7 @@ from kbackup.pipeline.convert import Affix, AffixKind, Compatibility
 from kbackup.pipeline.rotate import OPEN_FILES, Rule, Schedule
 from kbackup.pipeline.rows import NO_TOMBSTONES, Nulls
 from kbackup.pipeline.views import Envelope, ReadOptions, ViewSpec
-from kbackup.spark.java import EngineSettings, Jvm
+from kbackup.spark.java import EngineSettings, Java
 from kbackup.stores import StoreSettings
 
 
@@ -167,12 +167,12 @@ def layout(settings: Settings) -> Layout:
     return DatedLayout(folder, *rest, url=settings.url)
 
 
-def engine_settings(settings: Settings, jvm: Jvm | None) -> EngineSettings:
+def engine_settings(settings: Settings, java: Java | None) -> EngineSettings:
     """Return what Spark is given."""
     conf = settings.spark_conf
     if _encryption(settings) is not None:  # what Spark puts on disk: spilled rows, large tasks
         conf = {"spark.io.encryption.enabled": "true", **conf}
-    return EngineSettings(settings.master, conf, jvm, settings.stop_timeout, _modules(settings))
+    return EngineSettings(settings.master, conf, java, settings.stop_timeout, _modules(settings))
 
 
 def _modules(settings: Settings) -> tuple[str, ...]:

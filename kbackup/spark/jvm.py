@@ -265,8 +265,8 @@ def _context(
 def _java_home(settings: EngineSettings) -> Iterator[None]:
     """Tell Spark's scripts which Java to take; whoever looks for one later finds what there was."""
     before = os.environ.get("JAVA_HOME")
-    if settings.jvm is not None:
-        os.environ["JAVA_HOME"] = settings.jvm.home
+    if settings.java is not None:
+        os.environ["JAVA_HOME"] = str(settings.java.home)
     try:
         yield
     finally:

@@ -5,7 +5,6 @@ from kbackup.batches import HEADER_BYTES, BatchError, Batches, walk
 from kbackup.batches.decoding import EVERYTHING, decoded
 from kbackup.catalog.groups import TopicCapture
 from kbackup.catalog.groups import read as read_groups
-from kbackup.cli.running import find_jvm
 from kbackup.clock import SystemClock
 from kbackup.config import Settings, loading
 from kbackup.connect.registry import AVRO, RegisteredSchema, RegistrySettings, connect
@@ -127,7 +126,6 @@ __all__ = [
     "decoded",
     "fetch_kafka",
     "find_java",
-    "find_jvm",
     "free_ports",
     "head_of",
     "ivy_jar",

@@ -16,7 +16,7 @@ from tests.integration.product import (
     answered,
     ask,
     check_reads,
-    find_jvm,
+    find_java,
     loading,
     needed,
     number_of_rows,
@@ -35,7 +35,7 @@ def spark(class_archive: None) -> Iterator[Any]:
 
     The archive is made before: that takes a Spark in this process, which may have one at a time.
     """
-    with session(EngineSettings(jvm=find_jvm())) as begun:
+    with session(EngineSettings(java=find_java())) as begun:
         yield begun()
 
 

@@ -20,9 +20,10 @@ from unittest.mock import patch
 from kbackup.kafka import produce
 from kbackup.kafka.wire import CLIENT
 from kbackup.local.downloads import RELEASES, Download, fetch_jars
-from kbackup.local.java import Java, find_java
+from kbackup.local.java import find_java
 from kbackup.local.kafka import _LOG4J_1, LocalKafka
 from kbackup.local.servers import LocalServer, Service, free_ports
+from kbackup.spark.java import Java
 from tests.support.cluster import TestCluster
 from tests.support.recorded import ADDRESS, FOLDER, Asked
 from tests.support.recorded_broker import RECORDS, WHERE, NoPositions, read, write

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from kbackup.local.downloads import Download, checksums, fetch_jars
-from kbackup.local.java import Java, find_java
+from kbackup.local.java import find_java
 from kbackup.local.servers import LocalServer, Service, free_ports
+from kbackup.spark.java import Java
 
 REGISTRY_VERSION: Final = "3.0.9"
 """A new version needs a new ``registry.sha256``."""

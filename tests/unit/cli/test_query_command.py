@@ -12,7 +12,7 @@ from kbackup.inspect.query import Answer
 from kbackup.inspect.source import Counted
 from kbackup.records import TopicPartition
 from kbackup.spark import engine
-from kbackup.spark.java import Jvm
+from kbackup.spark.java import Java
 from tests.support.invoked import invoke
 from tests.support.ledgers import backup_with_ledger
 
@@ -27,7 +27,7 @@ def test_what_was_not_read_is_said_beside_the_answer(
     Backup.in_folder(tmp_path).put("orders", 0, range(2))
     rows = pa.table({"n": [2]})
     monkeypatch.setattr(query, "ask", lambda *_: Answer(rows, COUNTED))
-    monkeypatch.setattr("kbackup.cli.restore.find_jvm", lambda: Jvm("nowhere"))
+    monkeypatch.setattr("kbackup.cli.restore.find_java", lambda: Java(Path("nowhere")))
     monkeypatch.setattr(engine, "session", nullcontext)
     asked = ("restore", "query", "select count(*) n from orders", "--json", *quiet)
 
@@ -48,7 +48,7 @@ def sparkless(monkeypatch: pytest.MonkeyPatch) -> None:
     def started(*_: object) -> None:
         raise SparkStartedError
 
-    monkeypatch.setattr("kbackup.cli.restore.find_jvm", started)
+    monkeypatch.setattr("kbackup.cli.restore.find_java", started)
     monkeypatch.setattr(engine, "session", started)
 
 

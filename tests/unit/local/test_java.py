@@ -10,7 +10,7 @@ import pytest
 
 from kbackup.errors import JavaNotFoundError
 from kbackup.local import java as module
-from kbackup.local.java import Java, find_java, proxy_options, trust_store_options
+from kbackup.local.java import find_java, proxy_options, trust_store_options
 
 
 def fake_java(home: Path, version: str, *, is_slim: bool = False) -> Path:
@@ -260,7 +260,9 @@ def test_java_is_told_of_the_proxy(
     assert expected == proxy_options()
 
 
-def test_a_user_without_a_home_has_no_class_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home_has_no_class_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without a home directory Spark starts without a class archive."""
 
     def unknown(_uid: int) -> None:
@@ -270,4 +272,6 @@ def test_a_user_without_a_home_has_no_class_archive(monkeypatch: pytest.MonkeyPa
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("pwd.getpwuid", unknown)
 
-    assert Java(Path("/opt/java"), "17", "PATH").class_archive is None
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "asked", "17.0.1")))
+
+    assert find_java().class_archive is None

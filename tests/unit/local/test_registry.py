@@ -6,7 +6,7 @@ import pytest
 
 from kbackup.errors import LocalServiceError
 from kbackup.local import downloads
-from kbackup.local.java import Java
+from kbackup.spark.java import Java
 from tests.support.apicurio import REGISTRY_VERSION, fetch_registry
 
 

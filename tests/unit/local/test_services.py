@@ -7,7 +7,7 @@ import pytest
 from kbackup.errors import ConfigurationError, LocalServiceError
 from kbackup.local import downloads, java, kafka, servers, start_kafka
 from kbackup.local.downloads import KAFKA_VERSION, fetch_kafka, ivy_jar
-from kbackup.local.java import Java
+from kbackup.spark.java import Java
 
 
 @pytest.mark.parametrize("release", downloads.RELEASES.values(), ids=downloads.RELEASES)

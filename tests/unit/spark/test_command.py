@@ -2,13 +2,14 @@
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pyspark
 import pytest
 
 from kbackup.local import find_java
-from kbackup.spark.java import _GATEWAY, EngineSettings, Jvm, direct_command, java_options
+from kbackup.spark.java import _GATEWAY, EngineSettings, direct_command, java_options
 
 HOME = Path(pyspark.__file__).parent
 CONF = {"spark.master": "local[2]", "spark.driver.memory": "512m"}
@@ -20,22 +21,21 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> EngineSettings:
     for name in list(os.environ):
         if name.startswith(("SPARK_", "PYSPARK_", "HADOOP_", "YARN_")):
             monkeypatch.delenv(name)
-    java = find_java()
-    return EngineSettings(jvm=Jvm(str(java.home)))
+    return EngineSettings(java=replace(find_java(), class_archive=None))
 
 
 def test_the_command_is_the_one_that_sparks_launcher_makes(settings: EngineSettings) -> None:
     """It is the launcher's, but for the class that is run and what only MLlib and tables need."""
-    assert settings.jvm is not None
+    assert settings.java is not None
     options = " ".join(f'"{option}"' for option in java_options(None))
     given = {**CONF, "spark.driver.extraJavaOptions": options}
     words = [f"--conf={name}={value}" for name, value in given.items()]
     scripts = "org.apache.spark.deploy.SparkSubmit"
     printed = subprocess.run(
-        [f"{settings.jvm.home}/bin/java", "-cp", f"{HOME}/jars/*",
+        [str(settings.java.executable), "-cp", f"{HOME}/jars/*",
          "org.apache.spark.launcher.Main", scripts, *words, "pyspark-shell"],
         env={**os.environ, "SPARK_HOME": str(HOME), "SPARK_SCALA_VERSION": "2.13",
-             "JAVA_HOME": settings.jvm.home},
+             "JAVA_HOME": str(settings.java.home)},
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     theirs = [word.strip() for word in printed.split("\0") if word.strip()]
@@ -74,7 +74,7 @@ def test_sparks_scripts_are_asked_for_what_only_they_do(
     settings: EngineSettings, master: str, more: dict[str, str]
 ) -> None:
     """Jars to fetch and class paths to extend are left to spark-submit."""
-    given = EngineSettings(master, more, settings.jvm)
+    given = EngineSettings(master, more, settings.java)
 
     assert direct_command(given, {**CONF, **more}, None) is None
 
@@ -82,7 +82,7 @@ def test_sparks_scripts_are_asked_for_what_only_they_do(
 def test_options_of_the_operator_come_last(settings: EngineSettings) -> None:
     """Java takes the last of two options that contradict each other."""
     given = EngineSettings(
-        conf={"spark.driver.extraJavaOptions": '-Da="b c" -XX:+UseParallelGC'}, jvm=settings.jvm
+        conf={"spark.driver.extraJavaOptions": '-Da="b c" -XX:+UseParallelGC'}, java=settings.java
     )
 
     command = direct_command(given, {**CONF, **given.conf}, None)

@@ -20,7 +20,7 @@ from kbackup.inspect.examination import kafka_checks
 from kbackup.kafka import native as native_library
 from kbackup.native_build import UnavailableError
 from tests.support.examined import levels, one, settings
-from tests.unit.inspect.doctor.test_spark import Java
+from tests.unit.inspect.doctor.test_spark import JAVA
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_wrong_configuration_keeps_cluster_and_store_out_of_it() -> None:
     )
     unreachable = settings(bootstrap_servers="127.0.0.1:1", store_url="http://127.0.0.1:1")
 
-    found = list(examination.examine(unreachable, [doubt], Java, starts=False))
+    found = list(examination.examine(unreachable, [doubt], lambda: JAVA, starts=False))
 
     assert {"configuration", "disk", "spark"} == {check.area for check in found if check.is_made}
     assert {"bucket", "cluster"} == {check.name for check in found if not check.is_made}
@@ -85,7 +85,7 @@ def test_a_folder_is_examined_like_a_bucket(tmp_path: Path) -> None:
     """A backup in a local folder is examined as one in a bucket is."""
     here = settings(None, store_url=tmp_path.as_uri())
 
-    found = levels(examination.examine(here, [], Java, writes=True, starts=False))
+    found = levels(examination.examine(here, [], lambda: JAVA, writes=True, starts=False))
 
     assert {
         "readable": "ok",
@@ -99,7 +99,7 @@ def test_a_stop_ends_the_examination() -> None:
     """An interrupt ends the examination at once."""
     stop = threading.Event()
     found = []
-    for check in examination.examine(settings(), [], Java, starts=False, stop=stop):
+    for check in examination.examine(settings(), [], lambda: JAVA, starts=False, stop=stop):
         found.append(check)
         stop.set()
 

