@@ -269,8 +269,7 @@ _RECORD: Final[Mapping[str, _Kinds]] = {
     "run": (str,), "command": (str,), "topics_dir": (str,), "exit_code": (int,),
     "seconds": (int, float, NoneType), "records": _COUNT, "objects": _COUNT,
     "bytes_read": _COUNT, "bytes_stored": _COUNT, "names": (list, NoneType), "partitions": (list,),
-    "topic_settings": (dict,), "cluster_id": _TEXT, "target": _TEXT,
-    "last_success": _TEXT,
+    "target": _TEXT, "last_success": _TEXT,
     "only_partitions": (list, NoneType), "sent": _COUNT, "sent_bytes": _COUNT, "deleted": _COUNT,
     "deleted_bytes": _COUNT,
 }  # fmt: skip
@@ -283,9 +282,6 @@ _AMOUNT_MOST: Final = 1 << 63
 _ROW: Final[Mapping[str, _Kinds]] = {
     "topic": (str,), "partition": (int,), "first": _COUNT, "last": _COUNT, "records": _COUNT,
     "objects": _COUNT, "committed": _COUNT, "lag": _COUNT,
-}  # fmt: skip
-_TOPIC: Final[Mapping[str, _Kinds]] = {
-    "topic_id": _TEXT, "partitions": _COUNT, "config": (dict, NoneType)
 }  # fmt: skip
 
 
@@ -301,10 +297,6 @@ def _checked(record: Any) -> Mapping[str, Any]:
         _check("partition", {"number": number}, {"number": (int,)})
     for row in record.get("partitions", ()):
         _check("partition", row, _ROW, "topic", "partition")
-    for settings in record.get("topic_settings", {}).values():
-        _check("topic", settings, _TOPIC)
-        config = settings.get("config") or {}
-        _check("setting", config, dict.fromkeys(config, _TEXT))
     return dict(record)
 
 

@@ -237,8 +237,6 @@ def test_two_runs_of_one_name_are_both_kept(store: MemoryStore) -> None:
                 b'"partitions":[5]',
                 b'"partitions":[{}]',
                 b'"partitions":[{"topic":"a","partition":0,"lag":"x"}]',
-                b'"topic_settings":[1]',
-                b'"topic_settings":{"a":{"partitions":"many"}}',
                 b'"names":5',
                 b'"exit_code":[]',
                 b'"seconds":"x"',
