@@ -1,9 +1,11 @@
 """Metrics of a backup: what they say, where they are written and served, and what is in the way."""
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 from urllib.request import urlopen
@@ -82,18 +84,23 @@ def samples(written: Path | str) -> dict[str, float]:
     }  # fmt: skip
 
 
-def test_metrics_say_what_the_bucket_does(
-    store: MemoryStore, clock: HandClock, tmp_path: Path
-) -> None:
+def looked(metrics: Exporter, *, is_away: bool = False) -> dict[str, float]:
+    """The metrics that are written after a look at the bucket, which may be away."""
+    with pytest.raises(StoreError) if is_away else nullcontext():
+        metrics.look()
+    with TemporaryDirectory() as folder:
+        metrics.write(Path(folder, "out.prom"))
+        return samples(Path(folder, "out.prom"))
+
+
+def test_metrics_say_what_the_bucket_does(store: MemoryStore, clock: HandClock) -> None:
     """How old the backup is, how its newest run ended, and how far each partition is."""
     bare = {"topic": "orders", "partition": 1, "committed": None, "lag": 3}
     ran(store, 2, partitions=[ROW, bare], group="g")
     failed = [{"code": "kafka", "what": "a"}, {"code": "kafka", "what": "b"}]
     ran(store, 1, 5, seconds=12.5, records=3, objects=1, bytes_stored=7, errors=failed)
-    metrics = exporter(store, clock)
 
-    metrics.look()
-    metrics.write(tmp_path / "out.prom")
+    found = looked(exporter(store, clock))
 
     assert {
         "kbackup_up": 1.0,
@@ -122,42 +129,32 @@ def test_metrics_say_what_the_bucket_does(
                 ("kbackup_partition_bytes", 1, 0.0),
             ]
         },
-    } == samples(tmp_path / "out.prom")
+    } == found
 
 
-def test_metrics_of_a_backup_that_never_ran(
-    store: MemoryStore, clock: HandClock, tmp_path: Path
-) -> None:
+def test_metrics_of_a_backup_that_never_ran(store: MemoryStore, clock: HandClock) -> None:
     """Never is a time long ago, so that an alert on age fires; how a run ended is left out."""
-    metrics = exporter(store, clock)
-
-    metrics.look()
-    metrics.write(tmp_path / "out.prom")
-
     assert {
         "kbackup_up": 1.0,
         "kbackup_last_success_timestamp_seconds": 0.0,
         "kbackup_running": 0.0,
-    } == samples(tmp_path / "out.prom")
+    } == looked(exporter(store, clock))
 
 
-def test_what_is_stored_comes_from_the_ledger(clock: HandClock, tmp_path: Path) -> None:
+def test_what_is_stored_comes_from_the_ledger(clock: HandClock) -> None:
     """Records, objects and bytes of each topic, summed once in ten minutes."""
     backup, stored = backup_with_ledger(range(5), range(5, 12))
     backup.store.delete(stored[0])
     [*mending(backup).accept(Acceptance([(WHERE, Span(0, 5))]))]
     metrics = exporter(backup.store, clock)
-    metrics.look()
-    metrics.write(tmp_path / "out.prom")
-    first = samples(tmp_path / "out.prom")
+    first = looked(metrics)
     backup.store.delete(next(one.key for one in backup.store.list("_kbackup/ledger/")))
 
     clock.pass_s(LEDGER_S - 1)
-    metrics.look()
-    metrics.write(tmp_path / "out.prom")
+    second = looked(metrics)
 
     name = "kbackup_stored_records orders"
-    assert (12.0, 12.0) == (first[name], samples(tmp_path / "out.prom")[name])
+    assert (12.0, 12.0) == (first[name], second[name])
     assert 2.0 == first["kbackup_stored_objects orders"]
     assert 1.0 == first["kbackup_stored_removed_objects orders"]
     removed = first["kbackup_stored_removed_bytes orders"]
@@ -173,10 +170,7 @@ def test_an_encrypted_backup_says_how_many_get_its_keys(
     sinks(tmp_path, *paths).wrap(store)
 
     def found() -> float | None:
-        metrics = exporter(store, clock)
-        metrics.look()
-        metrics.write(tmp_path / "out.prom")
-        return samples(tmp_path / "out.prom").get("kbackup_recipients")
+        return looked(exporter(store, clock)).get("kbackup_recipients")
 
     assert found() is None
     run(sinks(tmp_path, *paths), store)
@@ -192,9 +186,7 @@ def test_an_encrypted_backup_says_how_many_get_its_keys(
     assert found() is None
 
 
-def test_copies_and_expiries_say_how_they_went(
-    store: MemoryStore, clock: HandClock, tmp_path: Path
-) -> None:
+def test_copies_and_expiries_say_how_they_went(store: MemoryStore, clock: HandClock) -> None:
     """The newest of each, and when one last went well; of another selection, nothing."""
     asked: dict[str, Any] = {"command": "sink copy", "names": ["orders"]}
     failed = [{"code": "store", "what": "a"}]
@@ -205,10 +197,8 @@ def test_copies_and_expiries_say_how_they_went(
     ran(store, -1, sent=6, **asked)
     ran(store, 24 * 101, deleted=4, command="sink expire")
     ran(store, 24 * 99, 3, deleted=2, deleted_bytes=20, command="sink expire")
-    metrics = exporter(store, clock, asked=Asked(["orders"]))
 
-    metrics.look()
-    metrics.write(tmp_path / "out.prom")
+    found = looked(exporter(store, clock, asked=Asked(["orders"])))
 
     of_copy = {
         "timestamp_seconds": NOW.timestamp() - 7200,
@@ -220,7 +210,6 @@ def test_copies_and_expiries_say_how_they_went(
         "success_timestamp_seconds": NOW.timestamp() - 99 * 86400,
         "exit_code": 3.0, "objects": 2.0, "bytes": 20.0,
     }  # fmt: skip
-    found = samples(tmp_path / "out.prom")
     wanted = {f"kbackup_last_copy_{name}": value for name, value in of_copy.items()}
     wanted |= {f"kbackup_last_expiry_{name}": value for name, value in of_expiry.items()}
     assert wanted == {
@@ -228,29 +217,22 @@ def test_copies_and_expiries_say_how_they_went(
     }
 
 
-def test_a_copy_that_never_went_well_is_old(
-    store: MemoryStore, clock: HandClock, tmp_path: Path
-) -> None:
+def test_a_copy_that_never_went_well_is_old(store: MemoryStore, clock: HandClock) -> None:
     """Never is a time long ago, so that an alert on age fires."""
     ran(store, 1, 6, command="sink copy", last_success=None)
-    metrics = exporter(store, clock)
 
-    metrics.look()
-    metrics.write(tmp_path / "out.prom")
+    found = looked(exporter(store, clock))
 
-    assert 0 == samples(tmp_path / "out.prom")["kbackup_last_copy_success_timestamp_seconds"]
+    assert 0 == found["kbackup_last_copy_success_timestamp_seconds"]
 
 
-def test_a_restore_says_how_far_it_is(store: MemoryStore, clock: HandClock, tmp_path: Path) -> None:
+def test_a_restore_says_how_far_it_is(store: MemoryStore, clock: HandClock) -> None:
     """Objects read, of objects to be read, for each topic that is written to."""
     done = to_json(row(target="copy", planned_objects=8, objects=2, bytes_read=5))
     ran(store, 1, command="restore", group="standby", partitions=[done], bytes_read=5)
-    metrics = exporter(store, clock, RESTORE, Asked(["orders"]))
 
-    metrics.look()
-    metrics.write(tmp_path / "out.prom")
+    found = looked(exporter(store, clock, RESTORE, Asked(["orders"])))
 
-    found = samples(tmp_path / "out.prom")
     assert (8.0, 2.0, 5.0, 5.0) == (
         found["kbackup_restore_planned_objects standby orders 0 copy"],
         found["kbackup_partition_objects standby orders 0 copy"],
@@ -285,9 +267,7 @@ def test_each_name_is_declared_once_and_is_as_prometheus_wants_it() -> None:
     ]
 
 
-def test_a_bucket_that_is_away_is_no_empty_backup(
-    store: MemoryStore, clock: HandClock, tmp_path: Path
-) -> None:
+def test_a_bucket_that_is_away_is_no_empty_backup(store: MemoryStore, clock: HandClock) -> None:
     """The metrics say so, and are else those of before."""
     ran(store, 2)
     faulty = FaultyStore("", store)
@@ -295,50 +275,31 @@ def test_a_bucket_that_is_away_is_no_empty_backup(
     metrics.look()
     faulty.script = ["503"]
 
-    with pytest.raises(StoreError):
-        metrics.look()
-    metrics.write(tmp_path / "out.prom")
+    found = looked(metrics, is_away=True)
 
-    found = samples(tmp_path / "out.prom")
     assert (0.0, NOW.timestamp() - 7200) == (
         found["kbackup_up"],
         found["kbackup_last_success_timestamp_seconds"],
     )
 
 
-def test_of_a_bucket_that_never_answered_nothing_is_said(clock: HandClock, tmp_path: Path) -> None:
+def test_of_a_bucket_that_never_answered_nothing_is_said(clock: HandClock) -> None:
     """That no success is known is not the same as that there was none."""
-    metrics = exporter(FaultyStore("503"), clock)
-
-    with pytest.raises(StoreError):
-        metrics.look()
-    metrics.write(tmp_path / "out.prom")
-
-    assert {"kbackup_up": 0.0} == samples(tmp_path / "out.prom")
+    assert {"kbackup_up": 0.0} == looked(exporter(FaultyStore("503"), clock), is_away=True)
 
 
-def in_no_folder(folder: Path) -> Path:
-    return folder / "none" / "out.prom"
+unwritable = pytest.mark.parametrize(
+    "place", ["none/out.prom", "", "\0"], ids=["in no folder", "a folder", "no name"]
+)
 
 
-def a_folder(folder: Path) -> Path:
-    return folder
-
-
-def no_name(folder: Path) -> Path:
-    return folder / "\0"
-
-
-UNWRITABLE = [in_no_folder, a_folder, no_name]
-
-
-@pytest.mark.parametrize("place", UNWRITABLE)
+@unwritable
 def test_a_file_that_cannot_be_written_is_an_error(
-    store: MemoryStore, clock: HandClock, tmp_path: Path, place: Callable[[Path], Path]
+    store: MemoryStore, clock: HandClock, tmp_path: Path, place: str
 ) -> None:
     """No folder is made for it: its name may be misspelt, and nobody would read it there."""
     with pytest.raises(ConfigurationError, match=r"metrics file .* cannot be written"):
-        exporter(store, clock).write(place(tmp_path))
+        exporter(store, clock).write(tmp_path / place)
 
     assert [] == list(tmp_path.iterdir())
 
@@ -456,14 +417,12 @@ class Run:
         return self.context.finish().saying(group="g")
 
 
-@pytest.mark.parametrize("place", UNWRITABLE)
-def test_a_run_without_its_metrics_file_is_a_good_one(
-    tmp_path: Path, place: Callable[[Path], Path]
-) -> None:
+@unwritable
+def test_a_run_without_its_metrics_file_is_a_good_one(tmp_path: Path, place: str) -> None:
     """What keeps metrics from being written is a warning, told once."""
     folder = tmp_path / "metrics"
     folder.mkdir()
-    run = Run(tmp_path, metrics_file=str(place(folder)))
+    run = Run(tmp_path, metrics_file=str(folder / place))
 
     assert 0 == run()
 
@@ -531,17 +490,11 @@ def test_a_run_that_finds_the_lock_held_leaves_the_file_to_the_other(tmp_path: P
 
 
 def test_what_a_run_knows_is_said_where_the_bucket_is_away(
-    store: MemoryStore, clock: HandClock, tmp_path: Path
+    store: MemoryStore, clock: HandClock
 ) -> None:
     """The exit code of a run that could not reach the store is in the metrics."""
     own = RunRecord({"run": "2026-11-21T11:00:00Z-0000", "exit_code": 6, "partitions": [ROW]})
-    metrics = exporter(FaultyStore("503", store), clock, own=lambda: own)
 
-    with pytest.raises(StoreError):
-        metrics.look()
-    metrics.write(tmp_path / "out.prom")
+    found = looked(exporter(FaultyStore("503", store), clock, own=lambda: own), is_away=True)
 
-    found = samples(tmp_path / "out.prom")
-    assert (0.0, 6.0) == (
-        found["kbackup_up"], found["kbackup_last_run_exit_code"],
-    )  # fmt: skip
+    assert (0.0, 6.0) == (found["kbackup_up"], found["kbackup_last_run_exit_code"])
