@@ -1,6 +1,6 @@
 """A backup beside the topics that it is of."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
@@ -28,6 +28,8 @@ from tests.support.in_threads import InThreads
 WHERE = TopicPartition("orders", 0)
 VALUES: dict[str, Any] = {"format_class": "json", "value_converter": "json", "flush_size": "10"}
 """Objects as the connectors write them, ten records each."""
+TENS: dict[str, Any] = {"flush_size": "10"}
+BATCHES: dict[str, Any] = {"format_class": "log", "flush_size": "20"}
 
 
 @dataclass
@@ -43,6 +45,10 @@ class Beside:
     def row(self) -> PartitionCompared:
         """The first partition."""
         return self.rows[0]
+
+    def says(self, *names: str) -> tuple[Any, ...]:
+        """The exit code, and what the row of the first partition says."""
+        return self.exit_code, *(getattr(self.row, name) for name in names)
 
 
 @dataclass
@@ -65,6 +71,15 @@ class Source:
         given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
         settings = load("sink", topics=["orders"], **given).settings
         assert SinkRun(settings, lambda _: None, Stop(), self.environment())().exit_code in (0, 3)
+
+    def lose(self, *starts: int) -> None:
+        """Delete the objects that begin at these offsets."""
+        store = open_store(self.place)
+        names = [f"+{start:010}." for start in starts]
+        gone = [one.key for one in store.list("topics/") if any(each in one.key for each in names)]
+        assert len(gone) == len(starts)
+        for key in gone:
+            store.delete(key)
 
     def compared(self, *, is_strict: bool = False, **options: Any) -> Beside:
         """Compare it."""
@@ -104,111 +119,115 @@ def test_an_unchanged_topic_is_proved_without_reading_an_object(
     source: Source, opened: list[str]
 ) -> None:
     """By the digests that the ledger keeps."""
-    source.sink(flush_size="10")
+    source.sink(**TENS)
     opened.clear()
     found = source.compared()
 
-    assert (0, 100, 10, "same") == (
-        found.exit_code, found.row.records, found.row.proven, found.row.state
-    )  # fmt: skip
+    assert (0, 100, 10, "same") == found.says("records", "proven", "state")
     assert not [key for key in opened if key.startswith("topics/")]
 
 
 def test_batches_are_proved_as_they_are(source: Source, opened: list[str]) -> None:
     """Objects of batches have a digest of these, and the source's records are not unpacked."""
-    source.sink(flush_size="10")
+    source.sink(**TENS)
     source.kafka.append(WHERE, 100)
-    source.sink(format_class="log", flush_size="20")
+    source.sink(**BATCHES)
     source.kafka.append(WHERE, 5)
     opened.clear()
     found = source.compared()
 
-    assert (0, 200, 15, "same, 5 behind") == (
-        found.exit_code, found.row.records, found.row.proven, found.row.state
-    )  # fmt: skip
+    assert (0, 200, 15, "same, 5 behind") == found.says("records", "proven", "state")
     assert not [key for key in opened if key.startswith("topics/")]
 
 
-@pytest.mark.parametrize("at", [100, 155, 199])
-def test_a_record_that_was_altered_in_a_batch_is_named(source: Source, at: int) -> None:
-    """The other objects are proved; of this one, each record is compared."""
-    source.kafka.append(WHERE, 100)
-    source.sink(format_class="log", flush_size="20")
-    source.kafka.values[WHERE, at] = b"other"
+@pytest.mark.parametrize("at", [0, 55, 99])
+@pytest.mark.parametrize(("options", "proven"), [(TENS, 9), (BATCHES, 4)], ids=["rows", "batches"])
+@pytest.mark.parametrize("part", ["key", "value"])
+def test_a_record_that_was_altered_is_named(
+    source: Source, part: str, options: dict[str, Any], proven: int, at: int
+) -> None:
+    """By offset and column; the other objects are proved; of this one, each record is compared."""
+    source.sink(**options)
+    (source.kafka.keys if part == "key" else source.kafka.values)[WHERE, at] = b""
 
     found = source.compared()
 
-    assert (7, 199, 9) == (found.exit_code, found.row.records, found.row.proven)
-    assert f"the first is offset {at} of the backup, {at} in Kafka: value" in found.errors[0]
+    assert (7, 99, proven) == found.says("records", "proven")
+    assert f"the first is offset {at} of the backup, {at} in Kafka: {part}" in found.errors[0]
 
 
-def test_batches_between_objects_are_counted(source: Source) -> None:
-    """What the backup lacks is found where the objects on both sides are proved."""
-    source.kafka.compacted |= {(WHERE, at) for at in range(40, 60)}
-    source.sink(format_class="log", flush_size="20")
+@pytest.mark.parametrize(
+    ("holes", "options", "proven"),
+    [
+        pytest.param({40, 41, 66}, TENS, 9, id="between objects, and in one"),
+        pytest.param({*range(40, 60)}, BATCHES, 4, id="whole batches, between objects"),
+    ],
+)
+def test_records_that_the_backup_lacks_are_named(
+    source: Source, holes: set[int], options: dict[str, Any], proven: int
+) -> None:
+    """What was a hole is one no longer; the objects on both sides of it are proved."""
+    source.kafka.compacted |= {(WHERE, at) for at in holes}
+    source.sink(**options)
     source.kafka.compacted.clear()
 
     found = source.compared()
 
-    assert (7, 80, 4, 20) == (
-        found.exit_code, found.row.records, found.row.proven, found.row.kafka_only
-    )  # fmt: skip
-    assert {*range(40, 60)} >= {one.kafka_offset for one in found.row.differences}
+    expected = 7, 100 - len(holes), proven, len(holes)
+    assert expected == found.says("records", "proven", "kafka_only")
+    named = {one.kafka_offset for one in found.row.differences}
+    assert (min(10, len(holes)), named) == (len(named), named & holes)
 
 
-def test_what_retention_has_taken_of_batches_is_counted(source: Source) -> None:
-    """An object that the log holds the end of is compared by records."""
-    source.sink(format_class="log", flush_size="20")
-    source.kafka.logs[WHERE] = Span(25, 100)
+@pytest.mark.parametrize(
+    ("start", "options", "proven", "code"),
+    [
+        pytest.param(10, TENS, 9, 0, id="a whole object"),
+        pytest.param(15, TENS, 8, 0, id="half of one: it is compared by its records"),
+        pytest.param(25, BATCHES, 3, 0, id="some batches of one"),
+        pytest.param(99, TENS, 0, 0, id="all but a record"),
+        pytest.param(100, TENS, 0, 3, id="all: what nobody has looked at is not called the same"),
+    ],
+)
+def test_what_retention_has_taken_is_counted(
+    source: Source, start: int, options: dict[str, Any], proven: int, code: int
+) -> None:
+    """The rest is compared."""
+    source.sink(**options)
+    source.kafka.logs[WHERE] = Span(start, 100)
 
     found = source.compared()
 
-    assert (0, 75, 25, 3) == (
-        found.exit_code, found.row.records, found.row.expired, found.row.proven
-    )  # fmt: skip
+    assert (code, 100 - start, start, proven) == found.says("records", "expired", "proven")
+    assert (code == 3) == (found.row.state == "not comparable")
 
 
-def test_a_source_whose_settings_may_not_be_read_is_not_judged(source: Source) -> None:
-    """It may be compacted by now: what it lacks would be called lost."""
+def test_what_came_since_is_behind(source: Source) -> None:
+    """A live topic is no alarm."""
     source.sink()
-    source.kafka.forbidden = frozenset({"DESCRIBE_CONFIGS"})
+    source.kafka.append(WHERE, 7)
 
-    with pytest.raises(KafkaError, match="settings of orders cannot be read"):
-        source.compared()
+    assert (0, 100, "same, 7 behind") == source.compared().says("records", "state")
 
 
 def test_units_are_cut_at_objects(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several tasks compare a partition; each object is in one of them."""
     monkeypatch.setattr(against, "OFFSETS_MOST", 25)
-    source.sink(flush_size="10")
+    source.sink(**TENS)
     source.kafka.values[WHERE, 77] = b"altered"
 
     found = source.compared()
 
-    assert (7, 99, 1, 9) == (
-        found.exit_code, found.row.records, found.row.different, found.row.proven
-    )  # fmt: skip
+    assert (7, 99, 1, 9) == found.says("records", "different", "proven")
     assert [(77, 77, "value")] == [
         (one.offset, one.kafka_offset, one.what) for one in found.row.differences
     ]
 
 
 @pytest.mark.parametrize("at", [0, 55, 99])
-def test_an_altered_record_is_named(source: Source, at: int) -> None:
-    """By offset and column: 7."""
-    source.sink(flush_size="10")
-    source.kafka.keys[WHERE, at] = b""
-
-    found = source.compared()
-
-    assert (7, 99) == (found.exit_code, found.row.records)
-    assert f"the first is offset {at} of the backup, {at} in Kafka: key" in found.errors[0]
-
-
-@pytest.mark.parametrize("at", [0, 55, 99])
 def test_a_record_that_is_gone_is_named(source: Source, at: int) -> None:
     """Unless the topic is, or was, compacted."""
-    source.sink(flush_size="10")
+    source.sink(**TENS)
     source.kafka.compacted.add((WHERE, at))
 
     found = source.compared()
@@ -225,7 +244,7 @@ def compacted(source: Source, monkeypatch: pytest.MonkeyPatch) -> Source:
     monkeypatch.setattr(against, "OFFSETS_MOST", 25)
     source.kafka.configs["orders"] = {"cleanup.policy": "compact"}
     source.kafka.keys |= {(WHERE, at): b"k%d" % (at % 10) for at in range(100)}
-    source.sink(flush_size="10")
+    source.sink(**TENS)
     source.kafka.compacted |= {(WHERE, at) for at in range(90)}
     return source
 
@@ -257,7 +276,7 @@ def test_a_tombstone_goes_when_it_is_old(source: Source, kept_ms: str, code: int
     }  # fmt: skip
     source.kafka.keys |= {(WHERE, at): b"one" for at in (10, 20, 30)}
     source.kafka.values[WHERE, 30] = None
-    source.sink(flush_size="10")
+    source.sink(**TENS)
     source.kafka.compacted |= {(WHERE, at) for at in (10, 20, 30)}
 
     found = source.compared(is_strict=True)
@@ -266,44 +285,11 @@ def test_a_tombstone_goes_when_it_is_old(source: Source, kept_ms: str, code: int
     assert [30] * (code == 7) == [one.offset for one in found.row.differences]
 
 
-def test_a_record_that_the_backup_lacks_is_named(source: Source) -> None:
-    """A hole that was one no longer: an object ends before it, the next one begins behind it."""
-    source.kafka.compacted |= {(WHERE, at) for at in (40, 41, 66)}
-    source.sink(flush_size="10")
-    source.kafka.compacted.clear()
-
-    found = source.compared()
-
-    assert (7, 97, 3) == (found.exit_code, found.row.records, found.row.kafka_only)
-    assert {40, 41, 66} == {one.kafka_offset for one in found.row.differences}
-
-
-def test_what_came_since_is_behind(source: Source) -> None:
-    """A live topic is no alarm."""
-    source.sink()
-    source.kafka.append(WHERE, 7)
-
-    found = source.compared()
-
-    assert (0, 100, "same, 7 behind") == (found.exit_code, found.row.records, found.row.state)
-
-
-@pytest.mark.parametrize("start", [10, 15, 99])
-def test_what_retention_has_taken_is_counted(source: Source, start: int) -> None:
-    """The rest is compared: within an object by its records."""
-    source.sink(flush_size="10")
-    source.kafka.logs[WHERE] = Span(start, 100)
-
-    found = source.compared()
-
-    assert (0, 100 - start, start) == (found.exit_code, found.row.records, found.row.expired)
-
-
 def test_retention_that_goes_on_meanwhile_is_no_alarm(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log's start moves between the plan and the reading, and within it."""
-    source.sink(flush_size="10")
+    source.sink(**TENS)
     really = type(source.kafka).reader
 
     def moving(self: FakeKafka, group: str, **asked: Any) -> Any:
@@ -351,40 +337,9 @@ def test_records_that_a_sink_left_out_are_not_missed(source: Source) -> None:
     assert 99 == found.row.records
 
 
-def test_what_transforms_have_changed_cannot_be_compared(source: Source) -> None:
-    """The objects hold other records than the topic: 2, before anything is read."""
-    source.sink()
-
-    with pytest.raises(ConfigurationError, match="cannot be compared"):
-        source.compared(
-            transforms="drop",
-            is_strict=False,
-            **{"transforms.drop.type": "DropHeaders", "transforms.drop.headers": "trace"},
-        )
-
-
-def test_a_topic_that_was_created_again_is_refused(source: Source) -> None:
-    """Its records are not those that were backed up."""
-    source.sink()
-    source.kafka.delete("orders")
-    source.kafka.create("orders", 100, topic_id="another")
-
-    with pytest.raises(RefusedError, match="another id"):
-        source.compared()
-
-
-def test_a_topic_that_is_gone_is_refused(source: Source) -> None:
-    """Or this is the wrong cluster."""
-    source.sink()
-    source.kafka.delete("orders")
-
-    with pytest.raises(RefusedError, match="no such topic"):
-        source.compared()
-
-
 def test_a_source_that_ends_before_its_backup_is_named(source: Source) -> None:
     """An unclean leader election loses what was acknowledged."""
-    source.sink(flush_size="10")
+    source.sink(**TENS)
     source.kafka.logs[WHERE] = Span(0, 95)
 
     found = source.compared()
@@ -395,39 +350,25 @@ def test_a_source_that_ends_before_its_backup_is_named(source: Source) -> None:
 
 def test_an_object_that_is_damaged_is_named(source: Source) -> None:
     """Where its digest does not prove the range, its records have to be read."""
-    source.sink(flush_size="10")
+    source.sink(**TENS)
     source.kafka.values[WHERE, 55] = b"altered"
-    store = open_store(source.place)
-    (key,) = (one.key for one in store.list("topics/") if "+0000000050." in one.key)
-    store.delete(key)
+    source.lose(50)
 
-    with_hole = source.compared()
-
-    assert 7 == with_hole.exit_code
+    assert 7 == source.compared().exit_code
 
 
-@pytest.mark.parametrize("first", [0, 50, 90])
-def test_a_backup_that_lacks_an_object_is_never_the_same(source: Source, first: int) -> None:
-    """Wherever it stood: the ledger says what the backup had."""
-    source.sink(flush_size="10")
-    store = open_store(source.place)
-    (key,) = (one.key for one in store.list("topics/") if f"+{first:010}." in one.key)
-    store.delete(key)
+@pytest.mark.parametrize("starts", [[0], [50], [90], range(0, 100, 10)], ids=str)
+def test_a_backup_that_lacks_an_object_is_never_the_same(
+    source: Source, starts: Sequence[int]
+) -> None:
+    """Wherever it stood, or all of them: the ledger says what the backup had."""
+    source.sink(**TENS)
+    source.lose(*starts)
 
     found = source.compared()
 
-    assert (7, "not comparable") == (found.exit_code, found.row.state)
+    assert (7, "not comparable") == found.says("state")
     assert "the backup lacks objects that it had" in found.errors[0]
-
-
-def test_a_backup_that_lost_all_objects_is_not_empty(source: Source) -> None:
-    """Nothing to compare is not the same as nothing that was there."""
-    source.sink(flush_size="10")
-    store = open_store(source.place)
-    for one in [*store.list("topics/")]:
-        store.delete(one.key)
-
-    assert 7 == source.compared().exit_code
 
 
 def test_a_broker_that_fails_is_no_verdict(source: Source) -> None:
@@ -465,7 +406,7 @@ def test_what_the_backup_does_not_begin_with_is_said(source: Source) -> None:
 
 def test_a_ledger_without_digests_is_read_through(source: Source) -> None:
     """Objects of an earlier version are compared record by record."""
-    source.sink(flush_size="10")
+    source.sink(**TENS)
     store = open_store(source.place)
     said = known.read(store, Layout(), source.clock)
     assert said.ledger(WHERE).objects
@@ -480,37 +421,65 @@ def test_a_ledger_without_digests_is_read_through(source: Source) -> None:
     assert (100, 0, "same") == (row.records, row.proven, row.state)
 
 
-def test_where_all_has_expired_nothing_was_compared(source: Source) -> None:
-    """What nobody has looked at is not called the same: 3."""
-    source.sink(flush_size="10")
-    source.kafka.logs[WHERE] = Span(100, 100)
-
-    found = source.compared()
-
-    assert (3, "not comparable", 100) == (found.exit_code, found.row.state, found.row.expired)
+def created_again(kafka: FakeKafka) -> None:
+    kafka.delete("orders")
+    kafka.create("orders", 100, 10, topic_id="another")
 
 
-def test_a_topic_that_is_not_in_the_backup_is_not_passed_over(source: Source) -> None:
-    """Of two that were named, one alone would be compared."""
-    source.sink()
-
-    with pytest.raises(KbackupError, match="topic payments is not in the backup"):
-        source.compared(topics=["orders", "payments"])
+def without_its_second_partition(kafka: FakeKafka) -> None:
+    kafka.logs.pop(TopicPartition("orders", 1))
 
 
-def test_a_partition_that_no_topic_has_is_refused(source: Source) -> None:
-    """Comparing nothing is not "no difference"."""
-    source.sink()
-
-    with pytest.raises(RefusedError, match="nothing of orders is chosen"):
-        source.compared(partitions="7")
+def without_its_settings(kafka: FakeKafka) -> None:
+    kafka.forbidden = frozenset({"DESCRIBE_CONFIGS"})
 
 
-def test_a_partition_that_the_source_lacks_is_refused(source: Source) -> None:
-    """A topic that was created again with fewer, where no id tells it from the first."""
+@pytest.mark.parametrize(
+    ("change", "asked", "error", "text"),
+    [
+        pytest.param(
+            None,
+            {"transforms": "drop", "transforms.drop.type": "DropHeaders",
+             "transforms.drop.headers": "trace"},
+            ConfigurationError, "cannot be compared", id="transforms: the objects hold others",
+        ),
+        pytest.param(
+            created_again, {}, RefusedError, "another id", id="a topic that was created again"
+        ),
+        pytest.param(
+            lambda kafka: kafka.delete("orders"), {}, RefusedError, "no such topic",
+            id="a topic that is gone, or another cluster",
+        ),
+        pytest.param(
+            None, {"topics": ["orders", "payments"]}, KbackupError,
+            "topic payments is not in the backup", id="a topic that the backup lacks",
+        ),
+        pytest.param(
+            None, {"partitions": "7"}, RefusedError, "nothing of orders is chosen",
+            id="a partition that no topic has",
+        ),
+        pytest.param(
+            without_its_second_partition, {}, RefusedError, "orders-1 cannot be compared",
+            id="a partition that the source lacks, where no id tells the topics apart",
+        ),
+        pytest.param(
+            without_its_settings, {}, KafkaError, "settings of orders cannot be read",
+            id="settings that may not be read: it may be compacted by now",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_compared_is_refused(
+    source: Source,
+    change: Callable[[FakeKafka], None] | None,
+    asked: dict[str, Any],
+    error: type[KbackupError],
+    text: str,
+) -> None:
+    """Before anything is read: comparing nothing, or something else, is not "no difference"."""
     source.kafka.create("orders", 10)
     source.sink()
-    source.kafka.logs.pop(TopicPartition("orders", 1))
+    if change is not None:
+        change(source.kafka)
 
-    with pytest.raises(RefusedError, match="orders-1 cannot be compared"):
-        source.compared()
+    with pytest.raises(error, match=text):
+        source.compared(**asked)
