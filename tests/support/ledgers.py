@@ -6,18 +6,16 @@ from typing import Any
 
 from backup_samples import RECORD, Backup
 
-from kbackup.catalog.findings import Finding
 from kbackup.catalog.ledger import stream
 from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, TopicEntry, stored, table
-from kbackup.events import to_json
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known
 from kbackup.runs.report import Summary
-from kbackup.verify.run import Mending, Notes, verify
+from kbackup.verify.run import Mending, Notes
 from tests.support.hand_clock import HandClock
-from tests.support.verified import NOW, here
+from tests.support.verified import NOW, Verified
 
 WHERE = TopicPartition("orders", 0)
 
@@ -60,24 +58,16 @@ def mending(backup: Backup) -> Mending:
     return Mending(backup.store, backup.layout, ReadOptions(), summary, CLOCK)
 
 
-def rows(backup: Backup, *, deep: bool) -> list[tuple[int | None, list[str]]]:
-    """Records of each partition as a verify counts them, and the codes of its findings."""
-    summary, reading = Summary("r2", "restore verify"), ReadOptions()
+def by_ledger(backup: Backup, *, deep: bool = False) -> Verified:
+    """What a verify says of a backup, which goes by the ledger in its bucket."""
     notes = Notes(known.read(backup.store, backup.layout, CLOCK))
-    read = here(backup, reading) if deep else None
-    told = verify(backup.store, backup.layout, reading, summary, now=NOW, notes=notes, read=read)
-    codes = [one.code for one in told if isinstance(one, Finding)]
-    return [(row.records, codes) for row in summary.partitions]
+    return Verified(backup, deep=deep, notes=notes)
 
 
 def verified(backup: Backup, *, deep: bool = False) -> tuple[int, list[dict[str, Any]]]:
-    """Exit code and findings of a verify, shallow if nothing else is said."""
-    summary, reading = Summary("r2", "restore verify"), ReadOptions()
-    notes = Notes(known.read(backup.store, backup.layout, CLOCK))
-    read = here(backup, reading) if deep else None
-    told = verify(backup.store, backup.layout, reading, summary, now=NOW, notes=notes, read=read)
-    findings = [to_json(one) for one in told if isinstance(one, Finding)]
-    return summary.exit_code(), findings
+    """Exit code and findings of that."""
+    found = by_ledger(backup, deep=deep)
+    return found.exit_code, found.findings
 
 
 def damage(backup: Backup, folder: str, spare: Container[str] = ()) -> None:

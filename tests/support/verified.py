@@ -86,6 +86,13 @@ def here(backup: Backup, reading: ReadOptions) -> Read:
     return lambda units: [*verify_task(backup.settings, reading, units, TaskChannel(None))]
 
 
+def metadata_of(backup: Backup, key: str) -> dict[str, str]:
+    """Return what is stored beside an object."""
+    head = backup.store.head(key)
+    assert head is not None
+    return dict(head.metadata)
+
+
 def offsets(verified: Verified) -> list[list[int]]:
     """Return the offsets of each error."""
     return [event["offsets"] for event in verified.findings if event["level"] == "error"]

@@ -22,7 +22,7 @@ from kbackup.runs import known
 from tests.support.encoded import Sent
 from tests.support.encoded import batch as packed
 from tests.support.ledgers import CLOCK, WHERE, backup_with_ledger, mending, verified
-from tests.support.verified import LAYOUTS, Verified
+from tests.support.verified import LAYOUTS, Verified, metadata_of
 
 CHANGES: list[Any] = [
     pytest.param({"value": b"{}"}, id="a value"),
@@ -40,12 +40,10 @@ def encoded(rows: Any) -> bytes:
     return write(RECORD[0].open_format(), View.RECORD, [rows])
 
 
-def wrongly_encoded(backup: Backup, key: str, data: bytes, **metadata: str) -> None:
+def wrongly_encoded(backup: Backup, key: str, data: bytes) -> None:
     """Put *data* there as an encoder that is wrong would have: with all that fits its bytes."""
-    head = backup.store.head(key)
-    assert head is not None
     sha256 = hashlib.sha256(data).hexdigest()
-    said = dict(head.metadata) | {"sha256": sha256} | metadata
+    said = metadata_of(backup, key) | {"sha256": sha256}
     backup.store.put(key, io.BytesIO(data), sha256=sha256, metadata=said)
     backup.entries["orders"] = [backup.entry(key)]
 
@@ -62,8 +60,7 @@ def digests(*cuts: range) -> list[str]:
 
 def said(backup: Backup, keys: list[str]) -> list[str | None]:
     """The digest that each object has beside it."""
-    heads = [backup.store.head(key) for key in keys]
-    return [None if head is None else head.metadata.get("digest") for head in heads]
+    return [metadata_of(backup, key).get("digest") for key in keys]
 
 
 @pytest.mark.parametrize("has_ledger", [True, False], ids=["by the ledger", "by the object"])
@@ -89,9 +86,8 @@ def test_what_cannot_be_compared_is_counted_and_no_error(text: str | None) -> No
     """An object of an earlier version, or of a later one with a method that this does not know."""
     backup = Backup()
     [key] = backup.run("orders", 0, range(5))
-    head = backup.store.head(key)
-    assert head is not None
-    kept = {name: said for name, said in head.metadata.items() if name != "digest"}
+    kept = metadata_of(backup, key)
+    del kept["digest"]
     backup.replace(key, backup.body(key), kept | ({} if text is None else {"digest": text}))
     [row] = backup.entries["orders"]
     backup.entries["orders"] = [replace(row, digest=text)]
@@ -173,12 +169,9 @@ def test_an_object_of_two_runs_has_the_digest_of_both() -> None:
 def test_a_ledger_that_is_rebuilt_has_the_digests() -> None:
     """They are beside the objects; of one without, what the ledger knew of the same bytes stays."""
     backup, keys = backup_with_ledger(range(10), range(10, 20))
-    head = backup.store.head(keys[1])
-    assert head is not None
-    kept = {name: said for name, said in head.metadata.items() if name != "digest"}
-    body = backup.body(keys[1])
-    sha256 = kept["sha256"]
-    backup.store.put(keys[1], io.BytesIO(body), sha256=sha256, metadata=kept)
+    kept, body = metadata_of(backup, keys[1]), io.BytesIO(backup.body(keys[1]))
+    del kept["digest"]
+    backup.store.put(keys[1], body, sha256=kept["sha256"], metadata=kept)
 
     list(mending(backup).rebuild())
 

@@ -3,28 +3,30 @@
 import pytest
 from backup_samples import Backup, batch
 
-from kbackup.catalog.ledger import stream
 from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, TopicEntry, stored, table
+from kbackup.catalog.ledger.stream import topic_stream, topics_stream
 from kbackup.errors import ConfigurationError
-from kbackup.events import Warned
 from kbackup.naming import TemplateLayout, View
-from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Facts, Span
 from kbackup.runs import known
-from kbackup.runs.report import Summary
-from kbackup.verify.run import Acceptance, Notes, verify
+from kbackup.verify.run import Acceptance
 from tests.support.ledgers import (
     CLOCK,
     ID,
     WHERE,
     backup_with_ledger,
+    by_ledger,
     damage,
     enter,
     mending,
-    rows,
     verified,
 )
-from tests.support.verified import NOW, Verified
+
+
+def forget_topics(backup: Backup) -> None:
+    """Delete what the ledger says of topics."""
+    for one in [*backup.store.list(topics_stream(backup.store, backup.layout, CLOCK).prefix)]:
+        backup.store.delete(one.key)
 
 
 def test_a_missing_object_is_named_by_the_ledger() -> None:
@@ -32,32 +34,27 @@ def test_a_missing_object_is_named_by_the_ledger() -> None:
     backup, keys = backup_with_ledger(range(10), range(10, 20), range(20, 30))
     backup.store.delete(keys[1])
 
-    code, findings = verified(backup)
+    code, (found,) = verified(backup)
 
-    assert (7, [("missing_object", keys[1], [10, 19])]) == (
-        code, [(one["code"], one["key"], one["offsets"]) for one in findings],
-    )  # fmt: skip
+    expected = 7, "missing_object", keys[1], [10, 19]
+    assert expected == (code, found["code"], found["key"], found["offsets"])
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_what_the_ledger_says_of_objects_counts_where_that_of_topics_is_gone(at: int) -> None:
     """A missing object is named; that settings and partitions are not known is said."""
     backup, keys = backup_with_ledger(range(10), range(10, 20), range(20, 30))
-    for one in [
-        *backup.store.list(stream.topics_stream(backup.store, backup.layout, CLOCK).prefix)
-    ]:
-        backup.store.delete(one.key)
-    said = Verified(backup, notes=Notes(known.read(backup.store, backup.layout, CLOCK)))
+    forget_topics(backup)
+    said = by_ledger(backup)
     backup.store.delete(keys[at])
 
-    code, findings = verified(backup)
+    found = by_ledger(backup)
 
     assert (0, ["no_ledger"]) == (
         said.exit_code, [each["code"] for each in said.summary["warnings"]],
     )  # fmt: skip
-    assert (7, [("missing_object", keys[at])]) == (
-        code, [(one["code"], one["key"]) for one in findings],
-    )  # fmt: skip
+    assert (7, [("missing_object", keys[at])]) == (found.exit_code, found.errors)
+    assert 1 == len(found.findings)
 
 
 def test_what_was_stored_under_another_template_is_not_to_be_backed_up_again() -> None:
@@ -67,13 +64,12 @@ def test_what_was_stored_under_another_template_is_not_to_be_backed_up_again() -
     key = backup.put_blocks("2026/01/01", "orders", 0, [b"1", b"2"])
     row = stored(WHERE, key, View.VALUE, Facts(0, 1, 2, None, None, ""), 9, Span(0, 2), "r1", 0)
     topics = [TopicEntry("topic", "orders", "cluster-1", "id", 1)]
-    stream.topics_stream(backup.store, backup.layout, CLOCK).append(table(topics, TOPICS))
-    stream.topic_stream(backup.store, backup.layout, "orders", CLOCK).append(table([row], OBJECTS))
+    topics_stream(backup.store, backup.layout, CLOCK).append(table(topics, TOPICS))
+    topic_stream(backup.store, backup.layout, "orders", CLOCK).append(table([row], OBJECTS))
     backup.layout = TemplateLayout(template="{date}/{topic}_{partition}_{offset}")
     backup.put_blocks("2026-02-01", "orders", 0, [b"1"])
-    notes = Notes(known.read(backup.store, backup.layout, CLOCK))
 
-    found = Verified(backup, notes=notes)
+    found = by_ledger(backup)
 
     assert (7, [("missing_object", key)]) == (found.exit_code, found.errors)
     assert "object.name.template" in found.texts
@@ -100,10 +96,10 @@ def test_records_in_several_objects_are_counted_once(
     """Names and ledger alone say how many they are, or that this is not known."""
     backup, _ = backup_with_ledger(*cuts)
 
-    (names, named), (read, found) = (rows(backup, deep=way)[0] for way in (False, True))
+    found = [by_ledger(backup, deep=way) for way in (False, True)]
 
-    assert (shallow, deep) == (names, read)
-    assert (codes, codes) == (set(named), set(found))
+    assert [shallow, deep] == [one.summary["records"] for one in found]
+    assert [codes] * 2 == [{each["code"] for each in one.findings} for one in found]
 
 
 @pytest.mark.parametrize(
@@ -130,9 +126,10 @@ def test_records_in_several_directories_are_counted_once(
         cut = range(20) if offsets.step == 2 and offsets.stop == 20 else offsets
         enter(backup, key, cut)
 
-    (names, _), (read, found) = (rows(backup, deep=way)[0] for way in (False, True))
+    names, read = (by_ledger(backup, deep=way) for way in (False, True))
 
-    assert (shallow, deep, []) == (names, read, found)
+    assert [shallow, deep] == [one.summary["records"] for one in (names, read)]
+    assert [] == read.findings
 
 
 def test_other_records_in_another_directory_are_an_error() -> None:
@@ -142,9 +139,7 @@ def test_other_records_in_another_directory_are_an_error() -> None:
     key = backup.put_in("b", "orders", 0, batch(range(3, 6), value=b"another"))
     enter(backup, key, range(3, 6))
 
-    [(_, codes)] = rows(backup, deep=True)
-
-    assert ["overlap"] == codes
+    assert ["overlap"] == [one["code"] for one in verified(backup, deep=True)[1]]
 
 
 def test_the_command_that_backs_offsets_up_again_is_named() -> None:
@@ -152,15 +147,13 @@ def test_the_command_that_backs_offsets_up_again_is_named() -> None:
     backup, keys = backup_with_ledger(range(10), range(10, 20), range(20, 30))
     backup.store.delete(keys[1])
     backup.store.delete(keys[2])
-    summary = Summary("r2", "restore verify")
-    notes = Notes(known.read(backup.store, backup.layout, CLOCK))
 
-    events = [*verify(backup.store, backup.layout, ReadOptions(), summary, now=NOW, notes=notes)]
+    found = by_ledger(backup)
 
-    (text,) = (one.text for one in events if isinstance(one, Warned) and one.code == "repair")
+    (text,) = (one["text"] for one in found.events if one.get("code") == "repair")
     assert "orders:0:10,orders:0:20" in text
-    (remaining,) = summary.facts["remaining"]
-    assert remaining.command == "kbackup sink repair orders:0:10,orders:0:20 --config FILE"
+    (remaining,) = found.summary["remaining"]
+    assert remaining["command"] == "kbackup sink repair orders:0:10,orders:0:20 --config FILE"
 
 
 @pytest.mark.parametrize("folder", ["objects/", "topics/", ""])
@@ -186,7 +179,7 @@ def test_a_number_of_partitions_that_no_topic_has_is_damage(claimed: int) -> Non
     """Verify says so, work is bounded by what is there, and rebuilding the ledger mends it."""
     backup, _ = backup_with_ledger(range(10))
     topics = [TopicEntry("topic", "orders", ID.cluster_id, ID.topic_id, claimed)]
-    ledger = stream.topics_stream(backup.store, backup.layout, CLOCK)
+    ledger = topics_stream(backup.store, backup.layout, CLOCK)
     ledger.rewrite(lambda _: table(topics, TOPICS))
 
     before, said = verified(backup)[0], known.read(backup.store, backup.layout, CLOCK)
@@ -211,8 +204,7 @@ def test_a_rebuilt_ledger_still_misses_what_is_gone() -> None:
 def test_a_topic_that_only_rows_about_its_objects_name_is_rebuilt_too() -> None:
     """Where what the ledger said of topics is gone, and the objects are: they stay missed."""
     backup, keys = backup_with_ledger(range(10))
-    for one in backup.store.list(stream.topics_stream(backup.store, backup.layout, CLOCK).prefix):
-        backup.store.delete(one.key)
+    forget_topics(backup)
     backup.store.delete(keys[0])
 
     [*_] = mending(backup).rebuild()
