@@ -24,6 +24,14 @@ from kbackup.verify.task import VerifyUnit, verify_task
 from tests.support.verified import LAYOUTS, Verified, offsets
 
 
+def moved(backup: Backup, key: str, old: str, new: str) -> str:
+    """Give an object another name; return it."""
+    renamed = key.replace(old, new)
+    backup.replace(key, backup.body(key), to=renamed)
+    backup.store.delete(key)
+    return renamed
+
+
 def damaged(backup: Backup, key: str, data: bytes) -> Verified:
     """Return what a deep verify says once *data* lies in an object's place."""
     backup.replace(key, data)
@@ -172,9 +180,7 @@ def test_an_extension_that_cannot_be_is_found() -> None:
     """Full records are never JSON, so an object renamed to that is named."""
     backup = Backup()
     [key] = backup.put("orders", 0, range(5))
-    renamed = key.replace(".zstd.parquet", ".json")
-    backup.replace(key, backup.body(key), to=renamed)
-    backup.store.delete(key)
+    renamed = moved(backup, key, ".zstd.parquet", ".json")
 
     verified = Verified(backup, deep=True)
 
@@ -235,9 +241,7 @@ def test_a_renamed_object_is_found(old: str, new: str, code: str) -> None:
     backup = Backup()
     keys = backup.put("orders", 0, range(3), range(100, 103))
     [key] = [key for key in reversed(keys) if old in key][:1]
-    renamed = key.replace(old, new)
-    backup.replace(key, backup.body(key), to=renamed)
-    backup.store.delete(key)
+    renamed = moved(backup, key, old, new)
 
     verified = Verified(backup, deep=True)
 
@@ -249,9 +253,7 @@ def test_a_renamed_value_object_is_found_by_its_facts(to: int) -> None:
     """Values do not say their offsets, but what was stored with the object does."""
     backup = Backup()
     [key] = backup.put("orders", 0, range(100, 103), views=JSON)
-    renamed = key.replace("+0000000100", f"+{to:010}")
-    backup.replace(key, backup.body(key), to=renamed)
-    backup.store.delete(key)
+    renamed = moved(backup, key, "+0000000100", f"+{to:010}")
 
     assert [("corrupt", renamed)] == Verified(backup, deep=True).errors
 

@@ -135,26 +135,30 @@ def test_a_first_offset_above_zero_is_noted(deep: bool) -> None:
     assert (0, [("gap", "first offset 1000")]) == (verified.exit_code, verified.notes)
 
 
-def test_holes_are_noted() -> None:
-    """Holes, as compaction leaves them, are told; without a record of objects they are no error."""
+@pytest.mark.parametrize("has_ledger", [False, True], ids=["names", "ledger"])
+@pytest.mark.parametrize(
+    ("cuts", "text"),
+    [
+        pytest.param([[0, 2], [5, 6], [8]], "2 holes at 3-4, 7", id="some"),
+        pytest.param(
+            [[at, at + 1] for at in range(0, 30, 3)], "9 holes at 2, 5, 8, 11, 14 and 4 more",
+            id="everywhere: one line for them",
+        ),
+        pytest.param(
+            [[9_999_999_998, 9_999_999_999], [10_000_000_000]], "first offset 9999999998",
+            id="none where offsets get an eleventh digit",
+        ),
+    ],
+)  # fmt: skip
+def test_holes_are_noted(cuts: list[list[int]], text: str, *, has_ledger: bool) -> None:
+    """Holes, as compaction leaves them, are told, and are no error."""
     backup = Backup()
-    backup.put("orders", 0, [0, 2], [5, 6], [8])
+    (backup.run if has_ledger else backup.put)("orders", 0, *cuts)
 
     verified = Verified(backup, deep=True)
 
-    assert (0, [("gap", "2 holes at 3-4, 7")]) == (verified.exit_code, verified.notes)
+    assert (0, [("gap", text)]) == (verified.exit_code, verified.notes)
     assert ["ok"] == verified.states
-
-
-def test_many_holes_are_one_note() -> None:
-    """A compacted topic has holes everywhere, and one line for them."""
-    backup = Backup()
-    backup.run("orders", 0, *([at, at + 1] for at in range(0, 30, 3)))
-
-    verified = Verified(backup, deep=True)
-
-    assert [("gap", "9 holes at 2, 5, 8, 11, 14 and 4 more")] == verified.notes
-    assert 0 == verified.exit_code
 
 
 def test_a_known_gap_is_explained() -> None:
@@ -170,16 +174,6 @@ def test_a_known_gap_is_explained() -> None:
     [(code, text)] = verified.notes
     assert ("gap", 0) == (code, verified.exit_code)
     assert "offsets 2 to 4 had expired" in text
-
-
-def test_offsets_are_compared_as_numbers() -> None:
-    """No hole arises where offsets get an eleventh digit."""
-    backup = Backup()
-    backup.run("orders", 0, [9_999_999_998, 9_999_999_999], [10_000_000_000])
-
-    verified = Verified(backup, deep=True)
-
-    assert [("gap", "first offset 9999999998")] == verified.notes
 
 
 def test_an_object_of_which_its_index_alone_says_something_is_compared_with_it() -> None:

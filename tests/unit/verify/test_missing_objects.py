@@ -29,6 +29,8 @@ from kbackup.verify.run import Notes
 from tests.support.target import Restoring
 from tests.support.verified import LAYOUTS, Verified, offsets
 
+CUTS = range(4), range(4, 7)
+
 
 class Together:
     """A store that lets requests for what objects say wait for each other, for a moment."""
@@ -74,49 +76,36 @@ def test_an_object_that_a_run_stored_is_missed(
     assert [] == verified.notes
 
 
-def test_a_partition_without_any_object_is_missed() -> None:
-    """When all of a partition is gone the ledger still speaks of it."""
+@pytest.mark.parametrize(
+    ("stored", "states"),
+    [
+        pytest.param(lambda b: b.run("orders", 0, range(4)), ["damaged"], id="all of a topic"),
+        pytest.param(
+            lambda b: b.run("orders", 1, range(4)) + b.run("orders", 0, range(4)),
+            ["all there", "damaged"], id="all of a partition",
+        ),
+        pytest.param(
+            lambda b: b.run("orders", 0, *CUTS) + b.run("orders", 0, *CUTS), ["damaged"],
+            id="one that two runs have stored is told once",
+        ),
+        pytest.param(
+            lambda b: b.run("orders", 0, *CUTS) + b.put("orders", 0, [6]), ["damaged"],
+            id="as many as a run stored, others' among them",
+        ),
+    ],
+)  # fmt: skip
+def test_the_ledger_speaks_of_what_is_gone(
+    stored: Callable[[Backup], list[str]], states: list[str]
+) -> None:
+    """Whatever else is there, or nothing: the first object, and its offsets."""
     backup = Backup()
-    keys = backup.run("orders", 0, range(4)) + backup.run("orders", 1, range(4))
-    backup.store.delete(keys[1])
+    lost = stored(backup)[0]
+    backup.store.delete(lost)
 
     verified = Verified(backup)
 
-    assert [("missing_object", keys[1])] == verified.errors
-    assert ["all there", "damaged"] == verified.states
-
-
-def test_a_topic_without_any_object_is_missed() -> None:
-    """Of a whole topic that is gone it is said that its objects are."""
-    backup = Backup()
-    [key] = backup.run("orders", 0, range(4))
-    backup.store.delete(key)
-
-    verified = Verified(backup)
-
-    assert (7, [("missing_object", key)], [[0, 3]]) == (
-        verified.exit_code, verified.errors, offsets(verified),
-    )  # fmt: skip
-
-
-def test_what_an_earlier_and_a_later_run_miss_is_told_once() -> None:
-    """Two runs may have stored the same offsets; a missing object is one error."""
-    backup = Backup()
-    keys = backup.run("orders", 0, range(4), range(4, 7))
-    backup.run("orders", 0, range(4), range(4, 7))
-    backup.store.delete(keys[0])
-
-    assert [("missing_object", keys[0])] == Verified(backup).errors
-
-
-def test_others_objects_do_not_stand_in_for_a_lost_one() -> None:
-    """A run's first object is missed even where as many objects as it stored are there."""
-    backup = Backup()
-    keys = backup.run("orders", 0, range(4), range(4, 7))
-    backup.store.delete(keys[0])
-    backup.put("orders", 0, [6])
-
-    assert [("missing_object", keys[0])] == Verified(backup).errors
+    assert (7, [("missing_object", lost)]) == (verified.exit_code, verified.errors)
+    assert ([[0, 3]], states) == (offsets(verified), verified.states)
 
 
 def test_missing_offsets_are_named_for_another_backup() -> None:
@@ -145,16 +134,23 @@ def test_a_named_topic_that_nobody_knows_is_an_error() -> None:
 # Siblings: F7
 
 
+def enter_anew(backup: Backup) -> None:
+    """Make the ledger of what is there: it does not name the siblings of values."""
+    found = list_backup(backup.store, backup.layout, OPTIONS)
+    backup.entries["orders"] = listed(backup.store, found, "orders")
+
+
 @pytest.mark.parametrize("which", [pytest.param(0, id="keys"), pytest.param(1, id="headers")])
 @pytest.mark.parametrize("cut", [pytest.param(1, id="one of many"), pytest.param(2, id="the last")])
-def test_a_missing_sibling_is_missed(which: int, cut: int) -> None:
-    """An object of values says which siblings it was stored with, also where there is no ledger."""
+@pytest.mark.parametrize("has_ledger", [False, True], ids=["no ledger", "ledger"])
+def test_a_missing_sibling_is_missed(which: int, cut: int, *, has_ledger: bool) -> None:
+    """Once: an object of values says which siblings it was stored with, and so may the ledger."""
     backup = Backup()
-    keys = backup.put("orders", 0, range(2), range(2, 4), range(4, 6), views=SIBLINGS)
-    lost = keys[3 * cut + which]
+    store = backup.run if has_ledger else backup.put
+    lost = store("orders", 0, range(2), range(2, 4), range(4, 6), views=SIBLINGS)[3 * cut + which]
     backup.store.delete(lost)
 
-    verified = Verified(backup)
+    verified = Verified(backup, deep=has_ledger)
 
     assert (7, [("missing_object", lost)]) == (verified.exit_code, verified.errors)
 
@@ -171,8 +167,7 @@ def test_a_sibling_that_went_before_the_ledger_was_made_anew_is_missed(
     keys += backup.put("orders", 0, range(4, 6), views=SIBLINGS) if others else []
     lost = keys[1]
     backup.store.delete(lost)
-    found = list_backup(backup.store, backup.layout, OPTIONS)
-    backup.entries["orders"] = listed(backup.store, found, "orders")
+    enter_anew(backup)
 
     verified = Verified(backup, deep=deep)
 
@@ -189,8 +184,7 @@ def test_a_sibling_of_a_ledger_made_anew_whose_removal_was_accepted_is_not_misse
     backup = Backup()
     keys = backup.put("orders", 0, range(2), views=SIBLINGS)
     backup.put("orders", 0, range(2, 4), views=SIBLINGS)
-    found = list_backup(backup.store, backup.layout, OPTIONS)
-    backup.entries["orders"] = listed(backup.store, found, "orders")
+    enter_anew(backup)
     backup.store.delete(keys[which])
     missing = [("missing_object", keys[which])]
     assert (7, missing) == (Verified(backup, deep=deep).exit_code, Verified(backup).errors)
@@ -221,22 +215,12 @@ def test_many_objects_are_asked_at_once_which_siblings_they_had() -> None:
     cuts = [range(at, at + 1) for at in range(8)]
     backup.put("orders", 0, *cuts[:6], views=JSON)
     backup.put("orders", 0, *cuts[6:], views=SIBLINGS)
-    found = list_backup(backup.store, backup.layout, OPTIONS)
-    backup.entries["orders"] = listed(backup.store, found, "orders")
+    enter_anew(backup)
     store = Together(backup.store, 6)
 
     verified = Verified(backup, store=store)
 
     assert (0, 6) == (verified.exit_code, store.most)
-
-
-def test_a_missing_sibling_is_not_a_missing_object_too() -> None:
-    """A run's count of objects and the lost sibling are one error."""
-    backup = Backup()
-    keys = backup.run("orders", 0, range(2), range(2, 4), range(4, 6), views=SIBLINGS)
-    backup.store.delete(keys[3])
-
-    assert [("missing_object", keys[3])] == Verified(backup, deep=True).errors
 
 
 @pytest.mark.parametrize(

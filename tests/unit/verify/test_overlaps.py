@@ -1,5 +1,6 @@
 """The same offsets in more than one object."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -23,24 +24,24 @@ def test_the_same_records_twice_are_noted() -> None:
     )  # fmt: skip
 
 
-def test_no_hole_is_seen_behind_a_doubled_object() -> None:
-    """An object within another leaves no hole behind its own end."""
+@pytest.mark.parametrize(
+    ("cuts", "records"),
+    [
+        pytest.param([range(10), range(3, 6), range(10, 12)], 12, id="no hole is behind an end"),
+        pytest.param([range(6), [3, 5, 6]], 7, id="compaction took some before the rerun"),
+    ],
+)
+def test_records_that_two_objects_hold_are_counted_once(
+    cuts: list[Sequence[int]], records: int
+) -> None:
+    """An object within another, and a rerun that stored fewer records, and no others."""
     backup = Backup()
-    backup.put("orders", 0, range(10), range(3, 6), range(10, 12))
-
-    verified = Verified(backup, deep=True)
-    assert ["overlap"] == [each["code"] for each in verified.findings]
-    assert [12] == [row["records"] for row in verified.summary["partitions"]]
-
-
-def test_what_compaction_took_in_between_makes_no_difference() -> None:
-    """A rerun after a compaction stores fewer records at the same offsets, and no others."""
-    backup = Backup()
-    backup.put("orders", 0, range(6), [3, 5, 6])
+    backup.put("orders", 0, *cuts)
 
     verified = Verified(backup, deep=True)
 
     assert (0, ["overlap"]) == (verified.exit_code, [each["code"] for each in verified.findings])
+    assert [records] == [row["records"] for row in verified.summary["partitions"]]
 
 
 def test_other_records_at_the_same_offsets_are_an_error() -> None:
