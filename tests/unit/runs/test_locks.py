@@ -54,37 +54,36 @@ def test_a_lock_is_given_back_after_a_failure(
     assert [] == lock_keys(store)
 
 
+@pytest.mark.parametrize("host", ["here", "there"], ids=["same lock folder", "another host"])
 @pytest.mark.parametrize(
-    "host",
+    ("first", "second"),
     [
-        pytest.param("here", id="same lock folder"),
-        pytest.param("there", id="another host or lock folder"),
+        pytest.param({}, {}, id="alike"),
+        pytest.param({"names": ["a", "b"]}, {"names": ("b", "a")}, id="topics in another order"),
+        pytest.param(
+            {"identity": "https://a|s3://lake"}, {"identity": "https://b|s3://lake"},
+            id="one bucket under two endpoints",
+        ),
     ],
-)
+)  # fmt: skip
 def test_the_second_of_two_runs_is_told_at_once(
-    lock: Callable[..., RunLock], clocks: Clocks, host: str
+    store: ClockedStore,
+    lock: Callable[..., RunLock],
+    clocks: Clocks,
+    first: dict[str, Any],
+    second: dict[str, Any],
+    host: str,
 ) -> None:
-    """A run that overlaps another one ends with exit code 8, without waiting, naming the other."""
-    with lock("r1"), pytest.raises(LockedError) as caught, lock("r2", host):
-        pass
-
-    assert (8, 0.0) == (caught.value.exit_code, clocks.seconds)
-    assert "run r1" in str(caught.value)
-    assert f"(pid {os.getpid()})" in str(caught.value)
-
-
-@pytest.mark.parametrize("host", ["here", "there"])
-def test_a_refused_run_leaves_the_lock_alone(
-    store: ClockedStore, lock: Callable[..., RunLock], host: str
-) -> None:
-    """Whoever did not get the lock does not give it back either, nor leaves anything else."""
-    with lock("r1"):
+    """It ends with exit code 8, without waiting, names the other, and leaves all as it was."""
+    with lock("r1", **first):
         before = [(entry.key, entry.etag) for entry in store.list("")]
-        with pytest.raises(LockedError), lock("r2", host):
+        with pytest.raises(LockedError) as caught, lock("r2", host, **second):
             pass
         after = [(entry.key, entry.etag) for entry in store.list("")]
 
-    assert before == after
+    assert (8, 0.0, before) == (caught.value.exit_code, clocks.seconds, after)
+    assert "run r1" in str(caught.value)
+    assert f"(pid {os.getpid()})" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -102,27 +101,6 @@ def test_different_work_goes_on_side_by_side(
     """Only runs of the same kind over the same topics keep each other out."""
     with lock("r1"), lock("r2", **changed) as second:
         assert not second.is_lost
-
-
-@pytest.mark.parametrize("host", ["here", "there"])
-def test_names_have_no_order(lock: Callable[..., RunLock], host: str) -> None:
-    """The same topics named in another order are the same backup."""
-    with (
-        lock("r1", names=["a", "b"]),
-        pytest.raises(LockedError),
-        lock("r2", host, names=("b", "a")),
-    ):
-        pass
-
-
-def test_one_bucket_under_two_endpoints_is_one_bucket(lock: Callable[..., RunLock]) -> None:
-    """Two hosts that reach the bucket by different names keep each other out."""
-    with (
-        lock("r1", identity="https://a|s3://lake"),
-        pytest.raises(LockedError),
-        lock("r2", "there", identity="https://b|s3://lake"),
-    ):
-        pass
 
 
 @pytest.mark.parametrize("host", ["here", "there"])

@@ -13,6 +13,7 @@ from kbackup.testing import put_bytes
 from tests.support.locking import ClockedStore, Clocks, crash, holder, lock_keys
 
 
+@pytest.mark.parametrize("wrong_by", [0, 3, -3], ids="our clock is {} days ahead".format)
 @pytest.mark.parametrize(
     ("silent_s", "holds"),
     [
@@ -29,10 +30,12 @@ def test_a_silent_lock_of_another_host_is_taken_over_after_five_minutes(
     caplog: pytest.LogCaptureFixture,
     silent_s: float,
     holds: str,
+    wrong_by: int,
 ) -> None:
-    """A host that died keeps nobody out for longer than five minutes."""
+    """A host that died keeps nobody out for longer, and a wrong clock takes no lock away."""
     crash(lock("r1", "there"))
     clocks.pass_by(silent_s)
+    clocks.host += timedelta(days=wrong_by)
 
     with caplog.at_level(logging.WARNING):
         try:
@@ -42,36 +45,6 @@ def test_a_silent_lock_of_another_host_is_taken_over_after_five_minutes(
             seen = holder(store)
 
     assert (holds, holds == "r2") == (seen, "no heartbeat from run r1" in caplog.text)
-
-
-@pytest.mark.parametrize(
-    ("wrong_by", "silent_s", "is_taken"),
-    [
-        pytest.param(timedelta(days=3), 10, False, id="ours is three days ahead"),
-        pytest.param(timedelta(days=-3), 10, False, id="ours is three days behind"),
-        pytest.param(timedelta(days=3), 301, True, id="ahead, and the lock is stale"),
-        pytest.param(timedelta(days=-3), 301, True, id="behind, and the lock is stale"),
-    ],
-)
-def test_a_wrong_clock_takes_no_lock_away(
-    lock: Callable[..., RunLock],
-    clocks: Clocks,
-    wrong_by: timedelta,
-    silent_s: float,
-    is_taken: bool,
-) -> None:
-    """A host with a wrong clock takes over stale locks and no others."""
-    crash(lock("r1", "there"))
-    clocks.pass_by(silent_s)
-    clocks.host += wrong_by
-
-    try:
-        with lock("r2"):
-            taken = True
-    except LockedError:
-        taken = False
-
-    assert is_taken == taken
 
 
 def test_a_heartbeat_keeps_the_lock(lock: Callable[..., RunLock], clocks: Clocks) -> None:
@@ -86,34 +59,29 @@ def test_a_heartbeat_keeps_the_lock(lock: Callable[..., RunLock], clocks: Clocks
     assert "its last heartbeat was 0 s ago" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "identity",
+    [
+        pytest.param("s3://lake", id="of the same name"),
+        pytest.param("7f3a90c1", id="that began before the backup had an id"),
+    ],
+)
 def test_a_dead_run_of_this_host_is_replaced_at_once(
     store: ClockedStore,
     lock: Callable[..., RunLock],
     clocks: Clocks,
     caplog: pytest.LogCaptureFixture,
+    identity: str,
 ) -> None:
     """After a kill -9 the same host goes on without waiting for the lock to go stale."""
     crash(lock("r1"))
 
-    with caplog.at_level(logging.WARNING), lock("r2"):
+    with caplog.at_level(logging.WARNING), lock("r2", identity=identity):
         seen = holder(store)
 
     assert "r2" == seen
     assert clocks.seconds < 1
     assert "run r1" in caplog.text
-
-
-def test_a_dead_run_that_began_before_the_backup_had_an_id_is_replaced_at_once(
-    store: ClockedStore, lock: Callable[..., RunLock], clocks: Clocks
-) -> None:
-    """Its lock file has another name, which the lock object leads to."""
-    crash(lock("r1", identity="s3://lake"))
-
-    with lock("r2", identity="7f3a90c1"):
-        seen = holder(store)
-
-    assert "r2" == seen
-    assert clocks.seconds < 1
 
 
 def test_a_lock_file_that_was_removed_proves_nothing(
