@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,22 +39,30 @@ class Ear:
             return self.heard[:count]
 
 
-def test_events_arrive_in_order() -> None:
+@pytest.fixture
+def ear() -> Ear:
+    return Ear()
+
+
+@pytest.fixture
+def hub(ear: Ear) -> Iterator[ChannelServer]:
+    """The driver's end."""
+    server = ChannelServer("127.0.0.1", ear)
+    yield server
+    server.close()
+
+
+def test_events_arrive_in_order(hub: ChannelServer, ear: Ear) -> None:
     """The driver receives what a task sends."""
-    ear = Ear()
-    hub = ChannelServer("127.0.0.1", ear)
     with TaskChannel(hub.address) as line:
         for at in range(3):
             line.tell(Said({"at": at, "text": "ü\n"}))
 
         assert [{"at": at, "text": "ü\n"} for at in range(3)] == ear.wait(3)
-    hub.close()
 
 
-def test_threads_of_a_task_do_not_mix_their_lines() -> None:
+def test_threads_of_a_task_do_not_mix_their_lines(hub: ChannelServer, ear: Ear) -> None:
     """Messages of two threads arrive complete, each thread's in order."""
-    ear = Ear()
-    hub = ChannelServer("127.0.0.1", ear)
     text = "x" * 300_000  # more than a socket takes at once
     with TaskChannel(hub.address) as line:
         threads = [
@@ -70,7 +78,6 @@ def test_threads_of_a_task_do_not_mix_their_lines() -> None:
         heard = ear.wait(40)
         for thread in threads:
             thread.join()
-    hub.close()
 
     assert 20 * ["a"] + 20 * ["b"] == sorted(event["by"] for event in heard)
     assert {text} == {event["text"] for event in heard}
@@ -83,10 +90,10 @@ def test_threads_of_a_task_do_not_mix_their_lines() -> None:
         pytest.param(ChannelServer.close, id="driver gone"),
     ],
 )
-def test_a_task_stops_when_asked_or_left_alone(end: Callable[[ChannelServer], None]) -> None:
+def test_a_task_stops_when_asked_or_left_alone(
+    hub: ChannelServer, ear: Ear, end: Callable[[ChannelServer], None]
+) -> None:
     """A stop, and the death of the driver, both reach a task that works."""
-    ear = Ear()
-    hub = ChannelServer("127.0.0.1", ear)
     with TaskChannel(hub.address) as line:
         line.tell(Said({}))
         ear.wait(1)
@@ -94,12 +101,10 @@ def test_a_task_stops_when_asked_or_left_alone(end: Callable[[ChannelServer], No
         end(hub)
 
         assert line.wait(60)
-    hub.close()
 
 
-def test_a_task_whose_call_is_being_answered_is_left_alone_too() -> None:
+def test_a_task_whose_call_is_being_answered_is_left_alone_too(hub: ChannelServer) -> None:
     """The driver can leave between a task's call and its secret; the task must not wait for it."""
-    hub = ChannelServer("127.0.0.1", Ear())
     with socket.create_connection((hub.address.host, hub.address.port), 10) as early:
         with TaskChannel(hub.address):
             wait_for(lambda: hub.met_at is not None)  # so the early call has been taken as well
@@ -109,34 +114,27 @@ def test_a_task_whose_call_is_being_answered_is_left_alone_too() -> None:
         assert b"" == early.recv(1)
 
 
-def test_a_task_that_comes_late_is_stopped_too() -> None:
+def test_a_task_that_comes_late_is_stopped_too(hub: ChannelServer) -> None:
     """Tasks start one after the other; a stop is for all of them."""
-    hub = ChannelServer("127.0.0.1", Ear())
     hub.stop()
 
     with TaskChannel(hub.address) as line:
         assert line.wait(60)
-    hub.close()
 
 
-def test_nobody_without_the_secret_is_heard() -> None:
+def test_nobody_without_the_secret_is_heard(hub: ChannelServer, ear: Ear) -> None:
     """The port is open to whoever finds it; the secret travels with the task alone."""
-    ear = Ear()
-    hub = ChannelServer("127.0.0.1", ear)
-
     with TaskChannel(replace(hub.address, secret="guessed")) as line:
         line.tell(Said({"type": "progress"}))
         assert line.wait(60)
 
     assert [] == ear.heard
-    hub.close()
 
 
-def test_a_task_out_of_reach_works_on() -> None:
+def test_a_task_out_of_reach_works_on(hub: ChannelServer) -> None:
     """Without a line to the driver a task neither fails nor stops."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        hub = ChannelServer("127.0.0.1", Ear())
         nowhere = replace(hub.address, port=taken.getsockname()[1])
         hub.close()
 
@@ -146,12 +144,9 @@ def test_a_task_out_of_reach_works_on() -> None:
             assert (False, True) == (line.is_stopped(), line.is_lost())
 
 
-def test_the_secret_is_not_shown() -> None:
+def test_the_secret_is_not_shown(hub: ChannelServer) -> None:
     """An address in a log line gives nothing away."""
-    hub = ChannelServer("127.0.0.1", Ear())
-
     assert hub.address.secret not in repr(hub.address)
-    hub.close()
 
 
 def test_a_display_that_fails_does_not_stop_the_task() -> None:
@@ -174,9 +169,8 @@ def test_a_display_that_fails_does_not_stop_the_task() -> None:
     assert ([{"at": 1}], False) == (heard, is_stopped)
 
 
-def test_orders_reach_every_task_and_those_that_call_later() -> None:
+def test_orders_reach_every_task_and_those_that_call_later(hub: ChannelServer) -> None:
     """A task that Spark runs again receives all earlier orders once, in order."""
-    hub = ChannelServer("127.0.0.1", Ear())
     with TaskChannel(hub.address) as first:
         wait_for(lambda: hub.met_at is not None)
         hub.order(Said({"at": 1}))
@@ -189,7 +183,6 @@ def test_orders_reach_every_task_and_those_that_call_later() -> None:
             is_stopped = first.is_stopped(), second.is_stopped()
             hub.stop()
             both = first.wait(60), second.wait(60)
-    hub.close()
 
     assert [{"at": 1}, {"at": 2, "text": "ü\n"}] == heard == late
     assert ([{"at": 3}], [{"at": 3}]) == more
@@ -211,9 +204,8 @@ def wait_for(is_so: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_a_task_learns_that_the_driver_has_gone() -> None:
+def test_a_task_learns_that_the_driver_has_gone(hub: ChannelServer) -> None:
     """It ends at its next safe point, as if it were asked to."""
-    hub = ChannelServer("127.0.0.1", Ear())
     with TaskChannel(hub.address) as line:
         hub.close()
 

@@ -17,16 +17,20 @@ _SAID = struct.pack(">ii", 4711, 6) + b"secret"
 """What a JVM leaves in its folder once it listens: its port, and the word that opens it."""
 
 
-@pytest.fixture
-def java(tmp_path: Path) -> Iterator[JavaProcess]:
+def started(folder: Path) -> JavaProcess:
     """A JVM on its way: it listens once its folder says so."""
-    program = tmp_path / "java"
+    program = folder / "java"
     program.write_text("#!/bin/sh\nexec sleep 60\n")
     program.chmod(0o755)
-    with (tmp_path / "log").open("wb") as log:
-        started = JavaProcess.run([str(program)], {}, log)
-    yield started
-    started.kill()
+    with (folder / "log").open("wb") as log:
+        return JavaProcess.run([str(program)], {}, log)
+
+
+@pytest.fixture
+def java(tmp_path: Path) -> Iterator[JavaProcess]:
+    process = started(tmp_path)
+    yield process
+    process.kill()
 
 
 def test_a_jvm_that_nobody_needs_ends_at_once(java: JavaProcess) -> None:
@@ -43,18 +47,14 @@ def test_a_folder_that_a_killed_process_has_left_is_removed(
 ) -> None:
     """One in use, or too new to tell, is left alone, and so is one of an earlier version."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    program = tmp_path / "java"
-    program.write_text("#!/bin/sh\nexec sleep 60\n")
-    program.chmod(0o755)
     for name in ("left", "new", "early"):
         (tmp_path / f"kbackup-jvm-{name}").mkdir()
     for name in ("left", "new"):
         (tmp_path / f"kbackup-jvm-{name}" / "owner").touch()
-    with (tmp_path / "log").open("wb") as log:
-        used = JavaProcess.run([str(program)], {}, log)
-        for folder in (used.folder, *(tmp_path / f"kbackup-jvm-{at}" for at in ("left", "early"))):
-            os.utime(folder, (0, 0))
-        other = JavaProcess.run([str(program)], {}, log)
+    used = started(tmp_path)
+    for folder in (used.folder, *(tmp_path / f"kbackup-jvm-{at}" for at in ("left", "early"))):
+        os.utime(folder, (0, 0))
+    other = started(tmp_path)
 
     found = {path.name for path in tmp_path.glob("kbackup-jvm-*")}
     used.kill()
