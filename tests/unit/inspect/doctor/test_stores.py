@@ -16,11 +16,6 @@ from tests.support.examined import levels, one, settings
 ABORT = LifecycleRule("abort", "", 7, None)
 
 
-@pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore(StoreSettings(f"memory://{uuid4()}"))
-
-
 class Bucket(MemoryStore):
     """A bucket that says of itself what it is told to."""
 
