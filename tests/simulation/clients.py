@@ -3,11 +3,11 @@
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from tests.simulation.cluster import Kafka, Log, show
+from tests.simulation.cluster import Kafka, show
 from tests.simulation.events import (
     Begun,
     Committed,
@@ -18,10 +18,8 @@ from tests.simulation.events import (
 from tests.simulation.process import Process
 from tests.simulation.product import (
     APPEND_TIME,
-    NO_ENDS,
     NO_OTHERS,
     SCHEMA,
-    Access,
     Batches,
     Group,
     GroupList,
@@ -64,14 +62,11 @@ class SimConnection:
     def positions(self, group: str) -> "SimPositions":
         return SimPositions(self, group)
 
-    def permissions(self) -> "SimPermissions":
-        return SimPermissions()
+    def permissions(self) -> Kafka:
+        return self.kafka
 
     def consumer_groups(self) -> "SimGroups":
         return SimGroups(self)
-
-    def access(self) -> Access:
-        raise NotImplementedError  # no simulated sink asks for it
 
     def writer(
         self,
@@ -99,23 +94,15 @@ class SimConnection:
             raise KafkaError(kind, "the answer was lost by the script", "")
         return done
 
-    def log(self, where: TopicPartition) -> Log:
-        """A partition's log; an error where there is none."""
-        log = self.kafka.log(where)
-        if log is None:
-            raise KafkaError(str(where), "unknown topic or partition", "")
-        return log
-
     def moved(self, group: str, where: TopicPartition, position: Position) -> None:
         """Take a commit by kbackup into the group and into the history."""
         self.kafka.groups.setdefault(group, {})[where] = position
         self.kafka.history.append(Touched("group", group))
-        topic = self.kafka.topics.get(where.topic)
-        if topic is not None and topic.is_source and group in self.kafka.sink_groups:
+        if where.topic in self.kafka.sources and group in self.kafka.sink_groups:
             leave_behind(self.kafka, self.process, where)
             vars(self.process).setdefault("committed", {})[where] = position.offset
-            at_ms = self.kafka.now_ms()
-            self.kafka.history.append(Committed(topic.topic_id, where, position.offset, at_ms))
+            topic_id, at_ms = self.kafka.ids[where.topic], self.kafka.now_ms()
+            self.kafka.history.append(Committed(topic_id, where, position.offset, at_ms))
 
 
 def leave_behind(kafka: Kafka, process: Process, where: TopicPartition) -> None:
@@ -127,80 +114,65 @@ def leave_behind(kafka: Kafka, process: Process, where: TopicPartition) -> None:
 
 
 class SimCluster:
-    """What the driver asks."""
+    """What the driver asks: each question is a request, which the cluster answers.
+
+    Attributes:
+        REQUESTS: The kind of the request that a question is.
+    """
+
+    REQUESTS: ClassVar = {
+        "refresh": "kafka topics", "ends": "kafka ends", "committed": "kafka committed",
+        "has_group": "kafka groups", "members": "kafka members",
+    }  # fmt: skip
 
     def __init__(self, connection: SimConnection) -> None:
         self._to, self._kafka = connection, connection.kafka
         self.cluster_id, self.brokers = self._kafka.cluster_id, 1
+        self.topic_names = self._kafka.topic_names
         connection.call("kafka connect", lambda: None)
 
-    def topic_names(self) -> list[str]:
-        return sorted(self._kafka.topics)
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.REQUESTS:
+            raise AttributeError(name)
+        kind, ask = self.REQUESTS[name], getattr(self._kafka, name)
+        return lambda *given: self._to.call(kind, partial(ask, *given))
 
-    def refresh(self) -> None:
-        self._to.call("kafka topics", lambda: None)
-
-    def topics(
-        self, names: Iterable[str], failures: dict[str, KafkaError] | None = None
-    ) -> dict[str, Topic]:
-        del failures
-
-        def ask() -> dict[str, Topic]:
-            found = (self._kafka.topics[name] for name in sorted(set(names) & set(self._names())))
-            return {one.name: Topic(one.name, len(one.logs), one.topic_id) for one in found}
-
-        found: dict[str, Topic] = self._to.call("kafka topics", ask)
+    def topics(self, names: Iterable[str], _failures: object = None) -> dict[str, Topic]:
+        found: dict[str, Topic] = self._to.call(
+            "kafka topics", lambda: self._kafka.topics(sorted(set(names)))
+        )
         return found
 
-    def _names(self) -> list[str]:
-        return list(self._kafka.topics)
+    def topic_config(
+        self, names: Iterable[str], *, overridden_only: bool = False
+    ) -> dict[str, dict[str, str]]:
+        wanted = sorted(set(names) & self._kafka.ids.keys())
+        ask = partial(self._kafka.topic_config, wanted, overridden_only=overridden_only)
+        found: dict[str, dict[str, str]] = self._to.call("kafka config", ask)
+        return found
 
     def spans(
         self, wheres: Sequence[TopicPartition], *, committed_only: bool = True
     ) -> dict[TopicPartition, Span]:
         def ask() -> dict[TopicPartition, Span]:
-            logs = {where: self._to.log(where) for where in wheres}
-            return {
-                where: Span(
-                    log.start, max(log.start, log.stable_end) if committed_only else log.end
-                )
-                for where, log in logs.items()
-            }
+            found = self._kafka.spans(wheres)
+            ends = {} if committed_only else self._kafka.ends(wheres)
+            return {at: Span(own.start_offset, ends.get(at, own.end_offset))
+                    for at, own in found.items()}  # fmt: skip
 
         found: dict[TopicPartition, Span] = self._to.call("kafka spans", ask)
         seen = vars(self._to.process).setdefault("seen", {})
         for where, span in found.items():
-            seen.setdefault(where, (self._kafka.topics[where.topic].topic_id, span))
-        return found
-
-    def ends(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        found: dict[TopicPartition, int] = self._to.call(
-            "kafka ends", lambda: {where: self._to.log(where).end for where in wheres}
-        )
+            seen.setdefault(where, (self._kafka.ids[where.topic], span))
         return found
 
     def settled_spans(
-        self,
-        wheres: Sequence[TopicPartition],
-        at_least: Mapping[TopicPartition, int] = NO_ENDS,
-        wait_s: float = 0,
+        self, wheres: Sequence[TopicPartition], *_: object
     ) -> dict[TopicPartition, Span]:
         return self.spans(wheres)
 
-    def wait_for(self, ends: Mapping[TopicPartition, int], wait_s: float = 0) -> None:
+    def wait_for(self, ends: Mapping[TopicPartition, int], _wait_s: float = 0) -> None:
         self.spans(list(ends))
-
-    def committed(
-        self, group: str, wheres: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, Position]:
-        wanted = list(wheres)
-
-        def ask() -> dict[TopicPartition, Position]:
-            there = self._kafka.groups.get(group, {})
-            return {where: there[where] for where in wanted if where in there}
-
-        found: dict[TopicPartition, Position] = self._to.call("kafka committed", ask)
-        return found
 
     def set_positions(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
         def act() -> None:
@@ -210,58 +182,27 @@ class SimCluster:
         if positions:
             self._to.call("kafka set positions", act)
 
-    def has_group(self, group: str) -> bool:
-        found: bool = self._to.call("kafka groups", lambda: bool(self._kafka.groups.get(group)))
-        return found
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, only_validate: bool = False
+    ) -> dict[str, str | KbackupError]:
+        return each_created(self._create_topic, topics, only_validate=only_validate)
 
-    def members(self, group: str) -> list[str]:
-        found: list[str] = self._to.call("kafka members", list)
-        return found
-
-    def topic_config(
-        self, names: Iterable[str], *, overridden_only: bool = False
-    ) -> dict[str, dict[str, str]]:
-        wanted = sorted(set(names) & self._kafka.topics.keys())
-        default = {} if overridden_only else {"cleanup.policy": "delete"}
-        found: dict[str, dict[str, str]] = self._to.call(
-            "kafka config",
-            lambda: {name: default | self._kafka.topics[name].config for name in wanted},
-        )
-        return found
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int,
-        replication_factor: int,
-        config: Mapping[str, str],
-        *,
-        only_validate: bool = False,
-    ) -> str:
+    def _create_topic(self, name: str, *given: Any, only_validate: bool) -> str:
         def act() -> str:
-            if name in self._kafka.topics:
+            if name in self._kafka.ids:
                 raise KafkaError(f"creating topic {name}", "it exists", "")
-            if only_validate:
-                return ""
-            self._kafka.create(name, partitions, config)
-            self._kafka.history.append(Touched("topic", name))
-            return self._kafka.topics[name].topic_id
+            return self._kafka.create_topic(name, *given, only_validate=only_validate)
 
         topic_id: str = self._to.call("kafka create", act)
         return topic_id
 
-    def create_topics(
-        self, topics: Sequence[NewTopic], *, only_validate: bool = False
-    ) -> dict[str, str | KbackupError]:
-        return each_created(self.create_topic, topics, only_validate=only_validate)
-
     def create_partitions(self, name: str, count: int, *, only_validate: bool = False) -> None:
         def act() -> None:
-            logs = self._kafka.topics[name].logs
-            if len(logs) >= count:
-                raise KafkaError(f"adding partitions to {name}", f"it has {len(logs)}", "")
+            there = len(self._kafka.partitions(name))
+            if there >= count:
+                raise KafkaError(f"adding partitions to {name}", f"it has {there}", "")
             if not only_validate:
-                logs += [Log() for _ in range(len(logs), count)]
+                self._kafka.grow(name, count)
 
         self._to.call("kafka create partitions", act)
 
@@ -296,21 +237,6 @@ class SimGroups:
 
     def close(self) -> None:
         pass
-
-
-class SimPermissions:
-    """Everything is allowed."""
-
-    _ALL = frozenset({"READ", "WRITE", "CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER"})
-
-    def of_topics(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
-        return dict.fromkeys(names, self._ALL)
-
-    def of_group(self, group: str) -> frozenset[str]:
-        return self._ALL
-
-    def of_transactions(self, transactional_id: str) -> frozenset[str]:
-        return self._ALL
 
 
 def to_batch(rows: Sequence[Row]) -> pa.RecordBatch:
@@ -383,7 +309,7 @@ class SimReader:
             yield walk(pa.py_buffer(b"".join(map(_sent, to_rows(some))))).check()
 
     def _some(self, where: TopicPartition, position: int, span: Span, count: int) -> list[Row]:
-        log = self._to.log(where)
+        log = self._to.kafka.log(where)
         if position < log.start:
             self._drop_unsafe(where, log.start)
             raise LogStartMovedError(f"{where} no longer has offset {position}", "it has expired")
@@ -483,16 +409,15 @@ class SimWriter:
     def _init(self) -> None:
         epochs = self._to.kafka.epochs
         self._epoch = epochs[self._id] = epochs.get(self._id, 0) + 1
-        self._to.log(self._target)
+        self._to.kafka.log(self._target)
         self._finish(commits=False)
 
     def _finish(self, *, commits: bool) -> dict[TopicPartition, list[Row]]:
         """End the transaction wherever it has written; return what is readable now."""
-        topic = self._to.kafka.topics.get(self._target.topic)
-        logs = [] if topic is None else topic.logs
+        kafka = self._to.kafka
         found = {
-            TopicPartition(self._target.topic, at): log.finish(self._id, commits=commits)
-            for at, log in enumerate(logs)
+            where: kafka.logs[where].finish(self._id, commits=commits)
+            for where in kafka.partitions(self._target.topic)
         }
         return {where: rows for where, rows in found.items() if rows}
 
@@ -511,7 +436,7 @@ class SimWriter:
     def _append(self, rows: list[Row], where: TopicPartition) -> None:
         self._check()
         self._to.kafka.history.append(Touched("topic", where.topic))
-        log = self._to.log(where)
+        log = self._to.kafka.log(where)
         start = self._written[where].start_offset if where in self._written else log.end
         if self._exactly_once:
             log.append(rows, self._id)
@@ -538,7 +463,7 @@ class SimWriter:
         self._check()
         if self._exactly_once:
             for where in positions:
-                self._to.log(where)
+                self._to.kafka.log(where)
             finished = self._finish(commits=True)
             for where in positions:
                 self._note(finished.get(where, []), where)
@@ -557,7 +482,7 @@ class SimWriter:
         read = RestorePosition.read(where, position)
         if read is None:
             return
-        log, source = self._to.log(where), read[0].source.where
+        log, source = self._to.kafka.log(where), read[0].source.where
         for row in read[0].translated:
             is_mixed = not (self._exactly_once or row.is_contiguous)  # nobody keeps another away
             if row.target_first < log.start or is_mixed:

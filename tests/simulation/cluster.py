@@ -1,9 +1,9 @@
 """Kafka in memory."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any, Final
 
 from tests.simulation.events import (
     Event,
@@ -11,12 +11,13 @@ from tests.simulation.events import (
     Produced,
     Row,
     TargetShows,
+    Touched,
     Unfit,
 )
-from tests.simulation.product import TopicPartition
+from tests.simulation.product import KafkaError, Position, Span, TopicPartition
+from tests.support.fake_cluster import FakeCluster
 
-if TYPE_CHECKING:
-    from tests.simulation.product import Position
+NO_CONFIG: Final[Mapping[str, str]] = {}
 
 
 @dataclass
@@ -63,30 +64,22 @@ class Log:
         return self.rows[low : bisect_left(self.rows, end, key=lambda row: row.offset)]
 
 
-@dataclass
-class FakeTopic:
-    """A topic, with its settings."""
-
-    name: str
-    topic_id: str
-    logs: list[Log]
-    config: dict[str, str]
-    is_source: bool
-
-
-class Kafka:
+class Kafka(FakeCluster):
     """The cluster's own state, and what people do to it.
 
     Attributes:
         history: Grows by what happens to topics that are backed up.
+        sources: Those topics.
         is_left_out: Whether sinks leave a record out on purpose.
         is_unfit: Whether a record is to become a dead letter.
     """
 
+    logs: dict[TopicPartition, Log]
+
     def __init__(self, history: list[Event]) -> None:
+        super().__init__(cluster_id="c1")
         self.history = history
-        self.cluster_id = "c1"
-        self.topics: dict[str, FakeTopic] = {}
+        self.sources: set[str] = set()
         self.groups: dict[str, dict[TopicPartition, Position]] = {}
         self.epochs: dict[str, int] = {}
         self.sink_groups: set[str] = set()
@@ -95,75 +88,123 @@ class Kafka:
         self.is_unfit: Callable[[Row], bool] = lambda _: False
         self._made = 0
 
-    def log(self, where: TopicPartition) -> Log | None:
-        """A partition's log, None where there is none."""
-        topic = self.topics.get(where.topic)
-        if topic is None or where.partition >= len(topic.logs):
-            return None
-        return topic.logs[where.partition]
+    def find(self, where: TopicPartition) -> Log | None:
+        """A partition's log, None where there is none; the last one's where the client chooses."""
+        there = self.partitions(where.topic) if where.partition < 0 else [where]
+        return self.logs.get(there[-1]) if there else None
+
+    def log(self, where: TopicPartition) -> Log:
+        """A partition's log.
+
+        Raises:
+            KafkaError: If there is none.
+        """
+        log = self.find(where)
+        if log is None:
+            raise KafkaError(str(where), "unknown topic or partition", "")
+        return log
+
+    def rows(self, where: TopicPartition) -> list[Row]:
+        """The readable records of a partition, none where there is none."""
+        log = self.find(where)
+        return [] if log is None else log.rows
+
+    def partitions(self, name: str) -> list[TopicPartition]:
+        """Those of a topic, in order; none where there is none."""
+        return [where for where in self.logs if where.topic == name]
 
     def create(
         self,
         name: str,
         partitions: int,
-        config: Mapping[str, str] | None = None,
+        config: Mapping[str, str] = NO_CONFIG,
         *,
         is_source: bool = False,
     ) -> None:
         """Make a topic."""
         self._made += 1
-        logs = [Log() for _ in range(partitions)]
-        topic_id = f"{name}-id{self._made}"
-        self.topics[name] = FakeTopic(name, topic_id, logs, dict(config or {}), is_source)
+        self.ids[name] = f"{name}-id{self._made}"
+        self.configs[name] = dict(config)
+        if is_source:
+            self.sources.add(name)
+        self.grow(name, partitions)
+
+    def grow(self, name: str, count: int) -> None:
+        """Add partitions to a topic until it has so many."""
+        for at in range(len(self.partitions(name)), count):
+            self.logs[TopicPartition(name, at)] = Log()
 
     def delete(self, name: str) -> None:
         """Delete a topic; Kafka drops its committed offsets with it."""
-        del self.topics[name]
-        for positions in self.groups.values():
-            for where in [where for where in positions if where.topic == name]:
-                del positions[where]
+        del self.ids[name], self.configs[name]
+        self.sources.discard(name)
+        held: list[dict[TopicPartition, Any]] = [self.logs, *self.groups.values()]
+        for of in held:
+            for where in [where for where in of if where.topic == name]:
+                del of[where]
+
+    # -- what `FakeCluster` asks
+
+    def span(self, where: TopicPartition) -> Span:
+        """From the log start to the last stable offset."""
+        log = self.log(where)
+        return Span(log.start, max(log.start, log.stable_end))
+
+    def ends(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the logs end, behind open transactions."""
+        return {where: self.log(where).end for where in wheres}
+
+    def group(self, name: str) -> dict[TopicPartition, Position]:
+        """The positions of a group."""
+        return self.groups.get(name, {})
+
+    def add_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
+        """Create a topic, as kbackup asks."""
+        self.create(name, partitions, config)
+        self.history.append(Touched("topic", name))
+
+    # -- what people do
 
     def produce(self, where: TopicPartition, rows: Iterable[Row]) -> None:
         """Append records that are readable at once."""
-        topic = self.topics[where.topic]
-        kept = topic.logs[where.partition].append(rows)
-        if not topic.is_source:
+        kept = self.logs[where].append(rows)
+        if where.topic not in self.sources:
             return
+        topic_id = self.ids[where.topic]
         kept = [row for row in kept if not self.is_left_out(row)]
         fit = tuple(row for row in kept if not self.is_unfit(row))
         if fit:
-            self.history.append(Produced(topic.topic_id, where, fit, self.now_ms()))
+            self.history.append(Produced(topic_id, where, fit, self.now_ms()))
         if unfit := tuple(row for row in kept if self.is_unfit(row)):
-            self.history.append(Unfit(topic.topic_id, where, unfit))
+            self.history.append(Unfit(topic_id, where, unfit))
 
     def abort(self, where: TopicPartition, rows: Iterable[Row]) -> None:
         """Append a transaction that is aborted: offsets without records."""
-        log = self.topics[where.topic].logs[where.partition]
+        log = self.logs[where]
         log.append(rows, "aborted")
         log.finish("aborted", commits=False)
 
     def expire(self, where: TopicPartition, start: int) -> None:
         """Move the log start, as retention and DeleteRecords do."""
-        topic = self.topics[where.topic]
-        log = topic.logs[where.partition]
+        log = self.logs[where]
         log.start = max(log.start, min(start, log.end))
         gone = tuple(row.offset for row in log.rows if row.offset < log.start)
         log.rows = [row for row in log.rows if row.offset >= log.start]
-        if topic.is_source and gone:
-            self.history.append(Gone(topic.topic_id, where, gone, "expired"))
+        if where.topic in self.sources and gone:
+            self.history.append(Gone(self.ids[where.topic], where, gone, "expired"))
 
     def compact(self, where: TopicPartition, offsets: Iterable[int]) -> None:
         """Drop records out of the middle."""
-        topic = self.topics[where.topic]
-        log, chosen = topic.logs[where.partition], frozenset(offsets)
+        log, chosen = self.logs[where], frozenset(offsets)
         log.rows = [row for row in log.rows if row.offset not in chosen]
-        if topic.is_source and chosen:
-            self.history.append(Gone(topic.topic_id, where, tuple(sorted(chosen)), "compacted"))
+        if where.topic in self.sources and chosen:
+            gone = Gone(self.ids[where.topic], where, tuple(sorted(chosen)), "compacted")
+            self.history.append(gone)
 
 
 def show(kafka: Kafka, target: TopicPartition, *, repeats: bool = False) -> None:
     """Note what a consumer of a target gets."""
-    log = kafka.log(target)
+    log = kafka.find(target)
     if log is not None:
         rows = tuple(log.between(log.start, log.stable_end))
         kafka.history.append(TargetShows(target, rows, repeats))

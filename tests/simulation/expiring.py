@@ -227,8 +227,7 @@ class ExpiringPlay(Play):
             return
         for where, rows in held.items():
             copy = TopicPartition(f"fresh-{self._copies}-{where.topic}", where.partition)
-            log = self.kafka.log(copy)
-            values = [row.value for row in ([] if log is None else log.rows)]
+            values = [row.value for row in self.kafka.rows(copy)]
             wanted = [row.value for _, row in sorted(rows.items())]
             if self.shape.hours and self.shape.values_only:  # whose rows do not say their offsets
                 values, wanted = sorted(values, key=str), sorted(wanted, key=str)

@@ -312,8 +312,8 @@ class MixedPlay(MixedStage):
         held = self._held()
         for where in self._wheres():
             name = rename.replace("$0", where.topic)
-            log = self.kafka.log(TopicPartition(name, where.partition))
-            came = [] if log is None else [named(row.value) for row in log.rows]
+            shown = self.kafka.rows(TopicPartition(name, where.partition))
+            came = [named(row.value) for row in shown]
             order = [int(name.split(b"/")[2]) for name in came]
             expected = held.get(where, {})
             if self.is_spread:  # values of several directories have no order
@@ -326,7 +326,7 @@ class MixedPlay(MixedStage):
                     f"{missing[:9]}, twice {twice[:9]}, order {order[:40]}"
                 )
             elif code == 0:
-                self._check_content(where, [] if log is None else log.rows)
+                self._check_content(where, shown)
             elif order != sorted(set(order)):
                 self._break(f"untrue: {where} restored with {code} as {order[:40]}")
             known = self._stored.get(where, {})

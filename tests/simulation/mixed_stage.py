@@ -11,7 +11,6 @@ from typing import Any, Final
 import fastavro
 
 from tests.simulation.bucket import decode, is_side, stem
-from tests.simulation.cluster import Log
 from tests.simulation.events import NO_TYPE, Entered, Note, Row, named
 from tests.simulation.mixed_script import SIDES, Mixture
 from tests.simulation.product import Position, TopicPartition
@@ -144,10 +143,10 @@ class MixedStage(Stage):
     # what happens to the topic
 
     def _log(self, where: TopicPartition) -> Any:
-        return self.kafka.topics[where.topic].logs[where.partition]
+        return self.kafka.logs[where]
 
     def _rows(self, rng: Random, where: TopicPartition, count: int) -> list[Row]:
-        end, topic_id = self._log(where).end, self.kafka.topics[where.topic].topic_id
+        end, topic_id = self._log(where).end, self.kafka.ids[where.topic]
         now = int(self.clock.right.timestamp() * 1000)
         rows = []
         for at in range(count):
@@ -322,8 +321,8 @@ class MixedStage(Stage):
 
         Of one that only a connector backs up, no ledger says that the topic has it.
         """
-        logs = self.kafka.topics["alpha"].logs
-        if len(logs) < 4 and not self.mixture.is_connected:
-            logs.append(Log())
+        there = len(self._wheres())
+        if there < 4 and not self.mixture.is_connected:
+            self.kafka.grow("alpha", there + 1)
             if rng.random() < 0.5:
                 self._produce(rng)

@@ -57,7 +57,7 @@ class Play(Stage):
         return Script()
 
     def _log(self, where: TopicPartition) -> Log:
-        return self.kafka.topics[where.topic].logs[where.partition]
+        return self.kafka.logs[where]
 
     def _timestamp(self, rng: Random) -> int:
         if self.shape.timestamp_type == 2:
@@ -69,7 +69,7 @@ class Play(Stage):
 
     def _rows(self, rng: Random, where: TopicPartition, count: int) -> list[Row]:
         """Records to produce, each with a name of its own."""
-        log, topic_id = self._log(where), self.kafka.topics[where.topic].topic_id
+        log, topic_id = self._log(where), self.kafka.ids[where.topic]
         rows = []
         for at in range(count):
             name = f"{where.topic}/{where.partition}/{log.end + at}/{topic_id}".encode()
@@ -211,7 +211,7 @@ class Play(Stage):
             del self.kafka.groups[group]
 
     def _targets(self) -> list[TopicPartition]:
-        names = [name for name in self.kafka.topics if name.startswith("copy-")]
+        names = [name for name in self.kafka.ids if name.startswith("copy-")]
         return [where for name in names for where in self._wheres(name)]
 
     def _empty_target(self, rng: Random) -> None:
@@ -227,8 +227,8 @@ class Play(Stage):
 
     def _recreate_target(self, rng: Random) -> None:
         for name in sorted({where.topic for where in self._targets()}):
-            partitions = len(self.kafka.topics[name].logs)
-            config = self.kafka.topics[name].config
+            partitions = len(self._wheres(name))
+            config = self.kafka.configs[name]
             self.kafka.delete(name)
             if rng.random() < 0.5:
                 self.kafka.create(name, partitions, config)
@@ -277,8 +277,8 @@ class Play(Stage):
 
     def _add_partition(self, rng: Random) -> None:
         name, _ = rng.choice(self.shape.topics)
-        if len(self.kafka.topics[name].logs) < 3:
-            self.kafka.topics[name].logs.append(Log())
+        if (there := len(self._wheres(name))) < 3:
+            self.kafka.grow(name, there + 1)
 
     def _merge(self, rng: Random) -> None:
         for name, _ in self.shape.topics:

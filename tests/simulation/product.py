@@ -38,9 +38,7 @@ from kbackup.formats import FormatOptions
 from kbackup.formats.log import LogFormat
 from kbackup.formats.parquet_records import read_records
 from kbackup.kafka import (
-    NO_ENDS,
     NO_OTHERS,
-    Access,
     Group,
     GroupList,
     GroupOffset,

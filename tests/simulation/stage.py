@@ -251,7 +251,7 @@ class Stage:
         )  # fmt: skip
         if self._is_dated(summary):
             until = datetime.fromisoformat(summary["last_success"]).timestamp() * 1000
-            topics = {where: self.kafka.topics[where.topic].topic_id for where in self._wheres()}
+            topics = {where: self.kafka.ids[where.topic] for where in self._wheres()}
             self.history.append(Vouched(int(until), topics, self._may_leave()))
         return self._end("status", process, summary, [])
 
@@ -364,8 +364,8 @@ class Stage:
             self.clock.apart = timedelta()
 
     def _wheres(self, *names: str) -> list[TopicPartition]:
-        topics = [self.kafka.topics[name] for name in names or [n for n, _ in self.shape.topics]]
-        return [TopicPartition(t.name, n) for t in topics for n in range(len(t.logs))]
+        wanted = names or [name for name, _ in self.shape.topics]
+        return [where for name in wanted for where in self.kafka.partitions(name)]
 
 
 @lru_cache(1_000)
