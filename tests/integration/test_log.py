@@ -305,20 +305,6 @@ def test_what_librdkafka_loses_is_backed_up_and_compared(
     kbackup.json("restore", "verify", *words, "--against", "target", "--rename", "copy_of_$0")
 
 
-def test_the_brokers_time_is_each_records(cluster: TestCluster) -> None:
-    """With LogAppendTime a batch has one time, which its records have."""
-    topic = cluster.create("log-append", message_timestamp_type="LogAppendTime")
-    for codec in CODECS:
-        producer = cluster.producer(compression_type=codec)
-        send(producer, topic, varied(50))
-        producer.flush(30)
-
-    found = rows(fetched(cluster.servers, topic, 0, cluster.ends(topic)[1]))
-
-    assert cluster.read(topic) == as_records(found)
-    assert {2} == {row["timestamp_type"] for row in found}
-
-
 @pytest.mark.nightly
 @pytest.mark.in_process
 def test_compacted_batches_keep_their_offsets(

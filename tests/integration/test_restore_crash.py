@@ -35,8 +35,6 @@ _NIGHTS_KILLS = 10
         pytest.param(
             8, "large_in_batches", 50, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]
         ),
-        pytest.param(2, "large_in_directories", KILLS, marks=pytest.mark.nightly),
-        pytest.param(3, "large_in_directories", KILLS, marks=pytest.mark.nightly),
         *(
             pytest.param(seed, "large_in_directories", _NIGHTS_KILLS, marks=pytest.mark.nightly)
             for seed in (4, 5, 6)

@@ -72,6 +72,19 @@ def test_offsets_and_who_set_the_timestamps_are_the_copys_own() -> None:
     assert [(ORIGINAL, 10)] == compared(ROWS, copy)
 
 
+@pytest.mark.parametrize(
+    ("copy", "why"),
+    [("copy_of_orders", "2 and 1 partitions"), ("nowhere", "no topic nowhere")],
+)
+def test_a_copy_with_other_partitions_is_no_copy(copy: str, why: str) -> None:
+    """Nor is one that is not there."""
+    kafka = Kafka.of([], [])
+    kafka.create("orders", 0)
+
+    with pytest.raises(AuditError, match=why):
+        list(compare_topics(kafka, {"orders": copy}))  # type: ignore[arg-type]
+
+
 def test_nothing_equals_nothing() -> None:
     """Two empty partitions are equal."""
     assert [(ORIGINAL, 0)] == compared([], [])
