@@ -15,7 +15,7 @@ from kbackup.local.kafka import LocalKafka
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.apicurio import LocalRegistry
 from tests.support.cluster import TestCluster
-from tests.support.command import Kbackup
+from tests.support.command import Kbackup, places
 from tests.support.emulators import Azurite, Emulator, FakeGcs, started
 from tests.support.in_process import WITHOUT_SPARK, InProcess
 from tests.support.mock_kafka import MockKafka
@@ -141,12 +141,7 @@ def kbackup(request: pytest.FixtureRequest, kafka: LocalKafka, s3: LocalS3, buck
     In tests marked ``in_process`` it runs in the test's process, or in one of its own if it is
     watched; in those marked ``one_process`` always in one of its own.  Both are without Spark.
     """
-    environment = {
-        "KBACKUP_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-        "KBACKUP_STORE_URL": s3.endpoint_url,
-        "KBACKUP_S3_BUCKET_NAME": bucket,
-        **s3.environment,
-    }
+    environment = places(kafka.bootstrap_servers, s3, bucket)
     if request.node.get_closest_marker("in_process") is not None:
         return InProcess(environment, WITHOUT_SPARK)
     if request.node.get_closest_marker("one_process") is not None:

@@ -1,6 +1,6 @@
 """All that the integration tests take from kbackup: what moves there is followed here alone."""
 
-from kbackup import config, converters
+from kbackup import converters
 from kbackup.batches import HEADER_BYTES, BatchError, Batches, walk
 from kbackup.batches.decoding import EVERYTHING, decoded
 from kbackup.catalog.groups import TopicCapture
@@ -11,7 +11,6 @@ from kbackup.connect.registry import AVRO, RegisteredSchema, RegistrySettings, c
 from kbackup.connect.registry.framing import head_of
 from kbackup.connect.schema import DATE, DECIMAL, ConnectSchema, Type
 from kbackup.errors import (
-    AuditError,
     ConfigurationError,
     KbackupError,
     LocalServiceError,
@@ -45,7 +44,6 @@ from kbackup.kafka.writer import KafkaWriter as Writer
 from kbackup.local import LocalKafka, LocalS3, find_java, start_kafka
 from kbackup.local.downloads import fetch_kafka, ivy_jar
 from kbackup.local.java import trust_store_options
-from kbackup.local.sample import compare_topics
 from kbackup.local.servers import free_ports
 from kbackup.naming import DatedLayout, Layout
 from kbackup.records import SCHEMA, Span, TopicPartition

@@ -14,7 +14,7 @@ from tests.integration.product import Acl, KafkaSettings, LocalS3, ScramUser, st
 from tests.integration.test_access import GuardedKafka
 from tests.support.backup import Backup
 from tests.support.cluster import Record, TestCluster
-from tests.support.command import Kbackup, Result
+from tests.support.command import Kbackup, Result, places
 from tests.support.in_process import in_one_process
 from tests.support.running import running, wait_until
 
@@ -154,11 +154,8 @@ def test_a_broker_that_dies_midway_is_waited_for(
         for partition in range(2):  # more than a client fetches ahead
             rows = (Record(None, random.randbytes(20_000)) for _ in range(count))
             cluster.write(topic, rows, partition)
-        environment = {
-            "KBACKUP_BOOTSTRAP_SERVERS": cluster.servers, "KBACKUP_S3_BUCKET_NAME": topic,
-            "KBACKUP_STORE_URL": proxy.url, **s3.environment,
-        }  # fmt: skip
-        kbackup = in_one_process(Kbackup(environment))
+        own = places(cluster.servers, s3, topic, KBACKUP_STORE_URL=proxy.url)
+        kbackup = in_one_process(Kbackup(own))
         kbackup.json("sink", "-t", topic, "--flush-size", "500")
         kbackup.json("restore", "-t", topic, *COPY)
         before = proxy.seen(read := "GET /[^/]+/topics/.*parquet")

@@ -3,14 +3,13 @@
 import os
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import boto3
 import pytest
 from backup_samples import Backup
-from confluent_kafka import Consumer
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -24,6 +23,7 @@ from confluent_kafka.admin import (
 from tests.integration.product import LocalKafka, LocalS3
 from tests.support.cluster import Record, TestCluster, varied
 from tests.support.command import Kbackup, Result
+from tests.support.truth import client_of
 
 pytestmark = pytest.mark.integration
 
@@ -69,20 +69,9 @@ def test_everything_in_order(kbackup: Kbackup, orders: str, s3: LocalS3, bucket:
     assert [] == s3_keys(s3, bucket)
 
 
-def s3_client(s3: LocalS3) -> Any:
-    """Return a client that is not kbackup's."""
-    return boto3.client(
-        "s3",
-        endpoint_url=s3.endpoint_url,
-        region_name=s3.region,
-        aws_access_key_id=s3.access_key_id,
-        aws_secret_access_key=s3.secret_access_key,
-    )
-
-
 def s3_keys(s3: LocalS3, bucket: str) -> list[str]:
     """Return what is in a bucket, unfinished uploads included."""
-    client = s3_client(s3)
+    client: Any = client_of(s3)
     found = client.list_objects_v2(Bucket=bucket).get("Contents", [])
     uploads = client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])
     return [entry["Key"] for entry in [*found, *uploads]]
@@ -148,31 +137,6 @@ def test_each_broken_dependency_is_one_line_with_a_fix_and_its_code(
     assert [code] == [error["exit_code"] for error in result.summary["errors"]]
     assert "Traceback" not in result.stderr
     assert "CANARY" not in result.stdout + result.stderr
-
-
-@pytest.mark.parametrize(
-    ("environ", "level", "code"),
-    [
-        pytest.param({"JAVA_HOME": "/no/such/java"}, "warn", 0, id="wrong JAVA_HOME"),
-        pytest.param({"JAVA_HOME": "OLD"}, "warn", 0, id="JAVA_HOME is Java 8"),
-    ],
-)
-def test_a_wrong_java_home_is_named(
-    kbackup: Kbackup, tmp_path: Path, environ: dict[str, str], level: str, code: int
-) -> None:
-    """If JAVA_HOME is unusable another Java is used, and the operator is told."""
-    old = tmp_path / "bin" / "java"
-    old.parent.mkdir()
-    lines = "    java.home = /opt/jdk8\\n    java.version = 1.8.0_402\\n"
-    old.write_text(f"#!/bin/sh\nprintf '{lines}' >&2\n")
-    old.chmod(0o755)
-    home = environ["JAVA_HOME"].replace("OLD", str(tmp_path))
-
-    result = kbackup.with_environment(JAVA_HOME=home).json(*QUICK, expect=code)
-
-    found = check(result, "java")
-    assert (level, "correct JAVA_HOME, or unset it") == (found["level"], found["do"])
-    assert home in found["text"]
 
 
 @pytest.mark.nightly
@@ -243,14 +207,8 @@ def test_retention_that_is_shorter_than_the_backups_interval(
 @pytest.mark.in_process
 def test_a_group_that_is_in_use(kbackup: Kbackup, cluster: TestCluster, orders: str) -> None:
     """A connector that still runs is found before both write the same objects."""
-    consumer = Consumer({"bootstrap.servers": cluster.servers, "group.id": "busy"})
-    consumer.subscribe([orders])
-    try:
-        while not consumer.assignment():
-            consumer.poll(0.1)
+    with closing(cluster.join("busy", orders)):
         result = kbackup.json(*QUICK, "-t", orders, "--group", "busy", expect=5)
-    finally:
-        consumer.close()
 
     assert [("kafka", "group")] == failures(result)
     assert "choose another --group" in check(result, "group")["do"]
@@ -259,7 +217,7 @@ def test_a_group_that_is_in_use(kbackup: Kbackup, cluster: TestCluster, orders: 
 @pytest.mark.in_process
 def test_facts_of_the_bucket(kbackup: Kbackup, s3: LocalS3, bucket: str) -> None:
     """What protects a backup, and what deletes it, is read from the server."""
-    client = s3_client(s3)
+    client: Any = client_of(s3)
     client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     rules = [
         {

@@ -18,7 +18,6 @@ import pytest
 
 from tests.docs.test_docs import CHECKOUT, LINES, code_blocks, text
 from tests.integration.product import LocalKafka, LocalS3
-from tests.integration.test_groups import commit
 from tests.support.backup import Backup
 from tests.support.cluster import Record, TestCluster
 from tests.support.registry import FakeRegistry
@@ -157,7 +156,7 @@ class Place:
                 ]
                 source.write(topic, records, number)
         for group in ("billing", "audit"):
-            commit(source, group, "orders", 100, "")
+            source.commit(group, "orders", 100)
         schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
         number = self.registry.add("framed-value", schema)
         framed = [Record(b"k", number.to_bytes(5, "big") + bytes([2 * at])) for at in range(60)]

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import pytest
 
-from tests.integration.test_groups import commit
 from tests.support.backup import Backup
 from tests.support.cluster import Record, TestCluster, varied
 from tests.support.command import Kbackup
@@ -25,7 +24,7 @@ def stored(kbackup: Kbackup, cluster: TestCluster, topic: str) -> str:
     cluster.create(topic, 2)
     for partition in range(2):
         cluster.write(topic, varied(300, partition), partition)
-    commit(cluster, group := f"billing-{topic}", topic, 120, "beside")
+    cluster.commit(group := f"billing-{topic}", topic, 120, "beside")
     kbackup.json("sink", "-t", topic, "--flush-size", "100")
     return group
 

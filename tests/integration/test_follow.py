@@ -15,7 +15,7 @@ from s3fault import Fault, S3Faults
 from tests.integration.product import LocalS3, start_kafka
 from tests.support.backup import Backup
 from tests.support.cluster import Record, TestCluster
-from tests.support.command import Kbackup
+from tests.support.command import Kbackup, places
 from tests.support.running import Running, running, wait_until
 from tests.support.waits import SOON, shorter
 
@@ -94,17 +94,9 @@ def test_whatever_happens_what_is_committed_is_equal_and_memory_is_flat(
     with start_kafka() as broker, S3Faults(s3.endpoint_url) as proxy:
         cluster = TestCluster(broker.bootstrap_servers)
         backup, stream = Backup(s3, bucket), Stream(cluster)
-        kbackup = Kbackup(
-            {
-                "KBACKUP_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
-                "KBACKUP_STORE_URL": proxy.url,
-                "KBACKUP_S3_BUCKET_NAME": bucket,
-                "KBACKUP_S3_RETRY_BACKOFF_MS": "10",
-                **s3.environment,
-                **shorter(NEWCOMERS_S=2, RECORD_S=3),
-            },
-            SOON,
-        )
+        own = {"KBACKUP_STORE_URL": proxy.url, "KBACKUP_S3_RETRY_BACKOFF_MS": "10"}
+        own |= shorter(NEWCOMERS_S=2, RECORD_S=3)
+        kbackup = Kbackup(places(broker.bootstrap_servers, s3, bucket, **own), SOON)
         cluster.create("f-keep", 4)
         cluster.create("f-gone")
         stream.add("f-keep", *range(4))

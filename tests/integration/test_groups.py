@@ -1,7 +1,6 @@
 """Where consumer groups stand, captured from a real cluster."""
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from tests.integration.product import (
     KafkaSettings,
@@ -20,15 +19,6 @@ pytestmark = pytest.mark.integration
 _TEXTS = ["", "a", "x" * 33, "é\u4e2d" * 50]
 
 
-def commit(cluster: TestCluster, group: str, topic: str, offset: int, metadata: str) -> None:
-    """Commit as a consumer that assigns itself its partition."""
-    consumer = Consumer(
-        {"bootstrap.servers": cluster.servers, "group.id": group, "enable.auto.commit": False}
-    )
-    consumer.commit(offsets=[TopicPartition(topic, 0, offset, metadata)], asynchronous=False)
-    consumer.close()
-
-
 def kept(text: str) -> bytes:
     """What the client for Python commits of a text: a zero byte is behind it."""
     return text.encode() + b"\0"
@@ -40,7 +30,7 @@ def test_each_byte_beside_an_offset_is_known(cluster: TestCluster, topic: str) -
     cluster.write(topic, varied(20))
     names = [f"g{at}-{topic}" for at in range(len(_TEXTS))]
     for at, text in enumerate(_TEXTS):
-        commit(cluster, names[at], topic, at, text)
+        cluster.commit(names[at], topic, at, text)
 
     groups = KafkaSettings(cluster.servers).consumer_groups()
     listed = groups.listed()
@@ -62,10 +52,10 @@ def test_a_capture_holds_what_a_consumer_committed(
     """A capture has a group's position with each byte beside it, also where no record is new."""
     cluster.create(topic)
     cluster.write(topic, varied(20))
-    commit(cluster, f"billing-{topic}", topic, 7, _TEXTS[3])
+    cluster.commit(f"billing-{topic}", topic, 7, _TEXTS[3])
     kbackup.json("sink", "-t", topic)
     before = rows(store, topic)
-    commit(cluster, f"billing-{topic}", topic, 20, _TEXTS[2])
+    cluster.commit(f"billing-{topic}", topic, 20, _TEXTS[2])
     again = kbackup.json("sink", "-t", topic)
     after = rows(store, topic)
 
@@ -86,7 +76,7 @@ def test_a_transaction_that_is_open_is_named_in_the_capture(
     producer.begin_transaction()
     send(producer, topic, varied(20))
     producer.commit_transaction()
-    commit(cluster, f"billing-{topic}", topic, 21, "")
+    cluster.commit(f"billing-{topic}", topic, 21)
     kbackup.json("sink", "-t", topic)
     settled = captured(store, topic)
     producer.begin_transaction()
@@ -112,7 +102,7 @@ def test_a_backup_without_captures_is_restored_and_verified_as_before(
     """Captures are beside the backup: without them restore and verify find what they found."""
     cluster.create(topic)
     cluster.write(topic, varied(20))
-    commit(cluster, f"billing-{topic}", topic, 7, "")
+    cluster.commit(f"billing-{topic}", topic, 7)
     kbackup.json("sink", "-t", topic)
     beside = kbackup.json("restore", "verify", "-t", topic, "--deep").summary
     for key in [each.key for each in store.list("_kbackup/groups/")]:

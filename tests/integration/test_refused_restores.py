@@ -9,7 +9,7 @@ from s3fault import Fault, S3Faults
 
 from tests.integration.product import LocalS3
 from tests.support.cluster import Record, TestCluster, varied
-from tests.support.command import Kbackup
+from tests.support.command import Kbackup, places
 from tests.support.in_process import WITHOUT_SPARK, InProcess
 from tests.support.large import Large
 from tests.support.running import Running, ended, running, wait_until
@@ -26,15 +26,7 @@ def pair(s3: LocalS3, cluster: TestCluster) -> tuple[Kbackup, tuple[str, str]]:
         for partition in range(2):
             cluster.write(topic, varied(100, partition), partition)
     s3.create_bucket("refused")
-    kbackup = InProcess(
-        {
-            "KBACKUP_BOOTSTRAP_SERVERS": cluster.servers,
-            "KBACKUP_STORE_URL": s3.endpoint_url,
-            "KBACKUP_S3_BUCKET_NAME": "refused",
-            **s3.environment,
-        },
-        WITHOUT_SPARK,
-    )
+    kbackup = InProcess(places(cluster.servers, s3, "refused"), WITHOUT_SPARK)
     kbackup.json("sink", "-t", ",".join(topics))
     return kbackup, topics
 

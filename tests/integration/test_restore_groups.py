@@ -16,7 +16,6 @@ from confluent_kafka import TopicPartition as At
 
 from tests.integration.product import GroupOffset, KafkaSettings, restore_groups
 from tests.integration.product import TopicPartition as Where
-from tests.integration.test_groups import commit
 from tests.support.cluster import Record, TestCluster, send
 from tests.support.command import Kbackup, Result
 from tests.support.killing import kill_somewhen
@@ -79,7 +78,7 @@ def holey(kbackup: Kbackup, cluster: TestCluster, topic: str) -> Mapping[str, in
     stood = {f"g{offset}-{topic}": offset for offset in range(19)}
     with ThreadPoolExecutor() as pool:
         for group, offset in stood.items():
-            pool.submit(commit, cluster, group, topic, offset, f"beside {offset}")
+            pool.submit(cluster.commit, group, topic, offset, f"beside {offset}")
     kbackup.json("sink", "-t", topic)
     kbackup.json("restore", "-t", topic, *COPY)
     return stood
@@ -111,7 +110,7 @@ def copied(kbackup: Kbackup, cluster: TestCluster, topic: str) -> str:
     """A topic of ten records that was restored, in which one group stood at 4; the group."""
     cluster.create(topic)
     cluster.write(topic, [Record(None, b"%d" % at) for at in range(10)])
-    commit(cluster, group := f"billing-{topic}", topic, 4, "beside")
+    cluster.commit(group := f"billing-{topic}", topic, 4, "beside")
     kbackup.json("sink", "-t", topic)
     kbackup.json("restore", "-t", topic, *COPY)
     return group
@@ -138,12 +137,12 @@ def test_a_group_is_set_back_as_it_was(
     for _ in range(2):  # the second time nothing is left to set back
         assert [copied] == kbackup.json(*shlex.split(first)[1:]).summary["groups"]
     undone = in_copy(cluster, copied, topic)
-    commit(cluster, copied, copy, 9, "own")
+    cluster.commit(copied, copy, 9, "own")
     unasked = kbackup.json(*words, expect=4)
     second = kbackup.json(*words, "--yes").summary["undo"]
     kbackup.json("restore", "groups", *COPY, "--undo", second)
     own = in_copy(cluster, copied, topic)
-    commit(cluster, copied, copy, 7, "moved")
+    cluster.commit(copied, copy, 7, "moved")
     moved = kbackup.json("restore", "groups", *COPY, "--undo", second, expect=4)
 
     assert ([4], None) == ([each["becomes"] for each in planned.of("group_offset")], nothing)
@@ -174,12 +173,9 @@ def test_a_group_with_a_member_is_refused_and_none_is_set(
 ) -> None:  # fmt: skip
     """All groups are looked at before the first is set."""
     other = f"audit-{topic}"
-    commit(cluster, other, topic, 5, "")
+    cluster.commit(other, topic, 5)
     kbackup.json("sink", "-t", topic)
-    member = Consumer({"bootstrap.servers": cluster.servers, "group.id": copied, **properties})
-    member.subscribe([f"copy_of_{topic}"])
-    while not member.assignment():
-        member.poll(0.2)
+    member = cluster.join(copied, f"copy_of_{topic}", **properties)
     if not is_there:  # it is one until its session ends
         member.close()
     refused = kbackup.json("restore", "groups", "-t", topic, *COPY, expect=4)
@@ -264,7 +260,7 @@ def test_a_group_is_set_by_time_where_nothing_tells_its_offset(
     cluster.create(topic)
     at_ms = 1_700_000_000_000
     cluster.write(topic, [Record(b"k%d" % at, b"%d" % at, (), at_ms + at) for at in range(40)])
-    commit(cluster, group := f"billing-{topic}", topic, 23, "")
+    cluster.commit(group := f"billing-{topic}", topic, 23)
     kbackup.json("sink", "-t", topic)
     cluster.create(copy := f"copy_of_{topic}", 3)
     mapped = ("-t", topic, *COPY, "--partition-map", "key")
@@ -285,7 +281,7 @@ def test_groups_follow_a_standby(kbackup: Kbackup, cluster: TestCluster, topic: 
 
     def go_on(first: int, stands: int) -> None:
         cluster.write(topic, [Record(None, b"%d" % at) for at in range(first, first + 10)])
-        commit(cluster, group, topic, stands, "")
+        cluster.commit(group, topic, stands)
         kbackup.json("sink", "-t", topic)
 
     go_on(0, 4)
@@ -296,7 +292,7 @@ def test_groups_follow_a_standby(kbackup: Kbackup, cluster: TestCluster, topic: 
         wait_until(lambda: 17 < standing(cluster, group, copy), "the second capture")
         stood = standing(cluster, group, copy)
         unread = read_on(cluster, group, copy)
-        commit(cluster, group, copy, 2, "own")
+        cluster.commit(group, copy, 2, "own")
         go_on(20, 25)
         follower.wait_for("warning")
         follower.signal(signal.SIGTERM)
@@ -316,7 +312,7 @@ def test_captures_of_two_sinks_count_together(
     for name, offset in stood.items():
         cluster.create(name)
         cluster.write(name, [Record(None, b"%d" % at) for at in range(10)])
-        commit(cluster, group, name, offset, "")
+        cluster.commit(group, name, offset)
         kbackup.json("sink", "-t", name)
     words = (*(word for name in stood for word in ("-t", name)), *COPY)
     kbackup.json("restore", *words)
@@ -331,12 +327,9 @@ def test_a_group_that_is_joined_after_the_look_stays_and_the_others_are_set(
     kbackup: Kbackup, cluster: TestCluster, topic: str, copied: str, monkeypatch: Any
 ) -> None:
     """The broker refuses what is to be set for it."""
-    commit(cluster, other := f"audit-{topic}", topic, 5, "")
+    cluster.commit(other := f"audit-{topic}", topic, 5)
     kbackup.json("sink", "-t", topic)
-    member = Consumer({"bootstrap.servers": cluster.servers, "group.id": copied})
-    member.subscribe([f"copy_of_{topic}"])
-    while not member.assignment():
-        member.poll(0.2)
+    member = cluster.join(copied, f"copy_of_{topic}")
     monkeypatch.setattr(restore_groups, "_live", lambda *_: iter(()))
     done = kbackup.json("restore", "groups", "-t", topic, *COPY, expect=4)
     member.close()
@@ -422,10 +415,7 @@ def stand(cluster: TestCluster, topic: str, groups: Sequence[str], chance: Rando
         if chance.random() < 0.8
     }
     for group in groups:
-        offsets = [At(topic, at, offset) for (of, at), offset in stood.items() if of == group]
-        consumer = Consumer({"bootstrap.servers": cluster.servers, "group.id": group})
-        consumer.commit(offsets=offsets, asynchronous=False)
-        consumer.close()
+        cluster.commit(group, topic, {at: to for (of, at), to in stood.items() if of == group})
     return stood
 
 
@@ -549,10 +539,7 @@ def test_groups_in_fifty_million_records_are_set_in_little_memory(
         for at in range(20)
     }
     for group, offsets in stood.items():
-        consumer = Consumer({"bootstrap.servers": cluster.servers, "group.id": group})
-        wanted = [At(topic, at, offset) for at, offset in enumerate(offsets)]
-        consumer.commit(offsets=wanted, asynchronous=False)
-        consumer.close()
+        cluster.commit(group, topic, dict(enumerate(offsets)))
     kbackup.json("sink", "-t", topic, "--flush-size", "100000", timeout=900)
     kbackup.json("restore", "-t", topic, *COPY, timeout=900)
 

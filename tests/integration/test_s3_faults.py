@@ -10,7 +10,7 @@ from s3fault import Fault, S3Faults
 from tests.integration.product import LocalS3
 from tests.support.backup import Backup
 from tests.support.cluster import Record, TestCluster, varied
-from tests.support.command import Kbackup
+from tests.support.command import Kbackup, places
 from tests.support.in_process import InProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.in_process]
@@ -63,13 +63,7 @@ def stored(s3: LocalS3, cluster: TestCluster) -> Stored:
     for partition, records in RECORDS.items():
         cluster.write(topic, records, partition)
     s3.create_bucket(bucket)
-    place = {
-        "KBACKUP_BOOTSTRAP_SERVERS": cluster.servers,
-        "KBACKUP_STORE_URL": s3.endpoint_url,
-        "KBACKUP_S3_BUCKET_NAME": bucket,
-        **s3.environment,
-    }
-    InProcess(place).json("sink", "-t", topic, *CUTS)
+    InProcess(places(cluster.servers, s3, bucket)).json("sink", "-t", topic, *CUTS)
     return Stored(topic, bucket)
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.integration.product import LocalKafka, LocalS3
 from tests.support.backup import Backup, StoredFile
 from tests.support.cluster import Record, TestCluster, varied
-from tests.support.command import Kbackup
+from tests.support.command import Kbackup, places
 from tests.support.in_process import WITHOUT_SPARK
 from tests.support.killing import (
     GATES_KILLS,
@@ -20,6 +20,7 @@ from tests.support.killing import (
     kill_workers,
     shows_what_is_safe,
 )
+from tests.support.large import TOYS
 from tests.support.running import ended, running, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.crash]
@@ -37,8 +38,6 @@ LAYOUTS = {
 }
 """How the objects of a partition are spread over directories: over one, three and six; and as the
 broker has them."""
-
-TOYS = Path(__file__).parents[1] / "toys"
 
 _NUMBER = itertools.count()
 
@@ -94,16 +93,7 @@ def reference(source: Source) -> Reference:
 
 
 def _kbackup(kafka: LocalKafka, s3: LocalS3, bucket: str, module: str = "kbackup") -> Kbackup:
-    return Kbackup(
-        {
-            "KBACKUP_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-            "KBACKUP_STORE_URL": s3.endpoint_url,
-            "KBACKUP_S3_BUCKET_NAME": bucket,
-            "PYTHONPATH": str(TOYS),
-            **s3.environment,
-        },
-        module,
-    )
+    return Kbackup(places(kafka.bootstrap_servers, s3, bucket, PYTHONPATH=str(TOYS)), module)
 
 
 def _facts(files: dict[str, StoredFile]) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -116,7 +106,6 @@ def _facts(files: dict[str, StoredFile]) -> dict[str, tuple[str, tuple[int, ...]
         pytest.param(1, "third party's", GATES_KILLS, marks=pytest.mark.one_process),
         pytest.param(0, "one directory", KILLS, marks=pytest.mark.nightly),
         pytest.param(2, "by value", KILLS, marks=pytest.mark.nightly),
-        pytest.param(3, "one directory", KILLS, marks=pytest.mark.nightly),
         pytest.param(4, "batches", KILLS, marks=pytest.mark.nightly),
     ],
 )

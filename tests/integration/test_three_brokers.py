@@ -6,14 +6,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from tests.integration.product import BatchReader, KafkaSettings, LocalS3, Span
 from tests.integration.product import TopicPartition as Partition
 from tests.support.brokers import three_brokers
 from tests.support.cluster import KEEP, TestCluster
-from tests.support.command import Kbackup
+from tests.support.command import Kbackup, places
 from tests.support.in_process import WITHOUT_SPARK
 from tests.support.large import LZ4, large_records, write_large
 from tests.support.running import Running, running, wait_until
@@ -38,15 +37,7 @@ def test_one_of_three_brokers_may_die(s3: LocalS3, times: int) -> None:
         new = NewTopic(topic, _PARTITIONS, 3, config=KEEP)
         cluster.admin.create_topics([new])[topic].result(30)
         write_large(cluster, topic, _PARTITIONS, _RECORDS)
-        kbackup = Kbackup(
-            {
-                "KBACKUP_BOOTSTRAP_SERVERS": servers,
-                "KBACKUP_STORE_URL": s3.endpoint_url,
-                "KBACKUP_S3_BUCKET_NAME": bucket,
-                **s3.environment,
-            },
-            WITHOUT_SPARK,
-        )
+        kbackup = Kbackup(places(servers, s3, bucket), WITHOUT_SPARK)
         ends: list[tuple[int, list[Any]]] = []
         for at in range(times):
             number = 2 + at % 2
@@ -123,16 +114,8 @@ def test_groups_are_set_and_copies_compared_while_one_of_three_is_dead(s3: Local
             for group in range(_GROUPS)
         }
         for group, offsets in stood.items():
-            consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
-            wanted = [TopicPartition(topic, at, offset) for at, offset in offsets.items()]
-            consumer.commit(offsets=wanted, asynchronous=False)
-            consumer.close()
-        places = {
-            "KBACKUP_BOOTSTRAP_SERVERS": servers,
-            "KBACKUP_STORE_URL": s3.endpoint_url,
-            "KBACKUP_S3_BUCKET_NAME": bucket,
-        }
-        kbackup = Kbackup({**places, **s3.environment}, WITHOUT_SPARK)
+            cluster.commit(group, topic, offsets)
+        kbackup = Kbackup(places(servers, s3, bucket), WITHOUT_SPARK)
         kbackup.json("sink", "-t", topic)
         copied = ("-t", topic, "--rename-prefix", "copy_of_")
         kbackup.json("restore", *copied, "--replication-factor", "3")

@@ -1,18 +1,19 @@
 """A group or a topic that others use, change or delete while it is backed up."""
 
 import random
+from contextlib import closing
 from typing import Any
 from unittest.mock import patch
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 from s3fault import Fault, S3Faults
 
 from tests.support.backup import Backup
 from tests.support.cluster import Record, TestCluster, varied
 from tests.support.command import Kbackup
 from tests.support.in_process import InThreads
-from tests.support.running import running, wait_until
+from tests.support.running import running
 
 pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 
@@ -24,21 +25,11 @@ def test_a_group_with_live_members_is_left_alone(
     cluster.create(topic)
     cluster.write(topic, varied(100))
     group = f"team-{topic}"
-    member = Consumer(
-        {
-            "bootstrap.servers": cluster.servers, "group.id": group, "client.id": "connector-1",
-            "auto.offset.reset": "earliest", "enable.auto.commit": False,
-        }
-    )  # fmt: skip
-    try:
-        member.subscribe([topic])
-        wait_until(lambda: member.poll(0.2) is not None, "the member's first record")
+    with closing(cluster.join(group, topic, **{"client.id": "connector-1"})) as member:
         member.commit(offsets=[TopicPartition(topic, 0, 40)], asynchronous=False)
 
         run = kbackup.json("sink", "-t", topic, "--group", group, expect=4)
         restore = kbackup.json("restore", "--rename", "c_$0", "--group", group, expect=4)
-    finally:
-        member.close()
 
     for refused in (run, restore):
         (error,) = refused.summary["errors"]

@@ -8,10 +8,9 @@ from confluent_kafka import ShareConsumer
 
 from tests.integration.product import GroupOffset, KafkaSettings, LocalS3
 from tests.integration.product import TopicPartition as Where
-from tests.integration.test_groups import commit
 from tests.support.brokers import UnfinishedKafka
 from tests.support.cluster import Record, TestCluster
-from tests.support.command import Kbackup
+from tests.support.command import Kbackup, places
 from tests.support.in_process import WITHOUT_SPARK, InProcess
 from tests.support.streams_member import StreamsMember
 
@@ -28,19 +27,14 @@ def unfinished() -> Iterator[TestCluster]:
         cluster.create(TOPIC, 2)
         for partition in range(2):
             cluster.write(TOPIC, [Record(None, b"%d" % at) for at in range(10)], partition)
-        commit(cluster, "any", TOPIC, 0, "")  # now there is a coordinator
+        cluster.commit("any", TOPIC, 0)  # now there is a coordinator
         yield cluster
 
 
 @pytest.fixture
 def command(unfinished: TestCluster, s3: LocalS3, bucket: str) -> Kbackup:
     """The command, about that cluster."""
-    places = {
-        "KBACKUP_BOOTSTRAP_SERVERS": unfinished.servers,
-        "KBACKUP_STORE_URL": s3.endpoint_url,
-        "KBACKUP_S3_BUCKET_NAME": bucket,
-    }
-    return InProcess({**places, **s3.environment}, WITHOUT_SPARK)
+    return InProcess(places(unfinished.servers, s3, bucket), WITHOUT_SPARK)
 
 
 def standing(cluster: TestCluster, group: str) -> Mapping[Where, GroupOffset]:
@@ -79,7 +73,7 @@ def test_a_group_of_streams_that_is_at_work_is_left_alone(
     command: Kbackup, unfinished: TestCluster
 ) -> None:
     """All groups are looked at before the first is set."""
-    commit(unfinished, "a", TOPIC, 3, "")
+    unfinished.commit("a", TOPIC, 3)
     with StreamsMember(unfinished.servers, "busy", TOPIC) as member:
         member.commit({0: (4, "")})
         command.json("sink", "-t", TOPIC)

@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-import boto3
 import pyarrow.parquet as pq
 
 from kbackup.formats import FormatOptions
@@ -14,6 +13,7 @@ from kbackup.formats.log import LogFormat
 from kbackup.local import LocalS3
 from kbackup.naming import View
 from tests.support.cluster import Record
+from tests.support.truth import client_of
 
 _NAME = re.compile(r"topics/(?P<topic>[^/]+)/[^/]+/(?P=topic)\+(?P<p>\d+)\+(?P<start>\d{10})\.")
 
@@ -35,13 +35,7 @@ class Backup:
 
     def __init__(self, s3: LocalS3, bucket: str) -> None:
         self.bucket = bucket
-        self.client: Any = boto3.client(
-            "s3",
-            endpoint_url=s3.endpoint_url,
-            aws_access_key_id=s3.access_key_id,
-            aws_secret_access_key=s3.secret_access_key,
-            region_name=s3.region,
-        )
+        self.client: Any = client_of(s3)
         self._decoded: dict[tuple[str, str], StoredFile] = {}
 
     def keys(self, prefix: str = "") -> dict[str, str]:

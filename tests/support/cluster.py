@@ -206,13 +206,27 @@ class TestCluster:
         finally:
             consumer.close()
 
-    def commit(self, group: str, topic: str, offset: int, partition: int = 0) -> None:
-        """Move a group, as an operator's tool does."""
+    def commit(
+        self, group: str, topic: str, offset: int | Mapping[int, int], beside: str | None = None
+    ) -> None:
+        """Move a group in partition 0, or in those of *offset*, with metadata or without."""
+        offsets = {0: offset} if isinstance(offset, int) else offset
+        metadata = () if beside is None else (beside,)
+        wanted = [TopicPartition(topic, at, to, *metadata) for at, to in offsets.items()]
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group})
         try:
-            consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
+            consumer.commit(offsets=wanted, asynchronous=False)
         finally:
             consumer.close()
+
+    def join(self, group: str, topic: str, **properties: Any) -> Consumer:
+        """Return a member of a group that was given its partitions; who asks for it closes it."""
+        own = {"bootstrap.servers": self.servers, "group.id": group, "enable.auto.commit": False}
+        found = Consumer(own | properties)
+        found.subscribe([topic])
+        while not found.assignment():
+            found.poll(0.1)
+        return found
 
 
 def send(producer: Producer, topic: str, records: Iterable[Record], partition: int = 0) -> None:

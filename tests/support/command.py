@@ -7,12 +7,26 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from kbackup.local import LocalS3
 
 
 def _others() -> dict[str, str]:
     """The variables of this process but kbackup's; the tests' ``KBACKUP_OBJECTS`` is none of it."""
     return {name: text for name, text in os.environ.items() if not name.startswith("KBACKUP_")}
+
+
+def places(servers: str, s3: "LocalS3", bucket: str, **more: str) -> dict[str, str]:
+    """Return the variables that say where a command's cluster and bucket are, and *more*."""
+    return {
+        "KBACKUP_BOOTSTRAP_SERVERS": servers,
+        "KBACKUP_STORE_URL": s3.endpoint_url,
+        "KBACKUP_S3_BUCKET_NAME": bucket,
+        **s3.environment,
+        **more,
+    }
 
 
 class Result(NamedTuple):

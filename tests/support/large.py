@@ -7,7 +7,7 @@ from typing import Final
 
 from kbackup.local import LocalS3
 from tests.support.cluster import Record, TestCluster, send
-from tests.support.command import Kbackup
+from tests.support.command import Kbackup, places
 from tests.support.in_process import in_one_process
 from tests.support.running import ended
 
@@ -101,14 +101,6 @@ def back_up_large(
     cluster.create(topic, partitions)
     write_large(cluster, topic, partitions, count, is_noise=is_noise)
     s3.create_bucket(topic)
-    kbackup = Kbackup(
-        {
-            "KBACKUP_BOOTSTRAP_SERVERS": cluster.servers,
-            "KBACKUP_STORE_URL": s3.endpoint_url,
-            "KBACKUP_S3_BUCKET_NAME": topic,
-            "PYTHONPATH": str(TOYS),
-            **s3.environment,
-        }
-    )
+    kbackup = Kbackup(places(cluster.servers, s3, topic, PYTHONPATH=str(TOYS)))
     run = ended(in_one_process(kbackup), "sink", "-t", topic, "--flush-size", "600", *layout)
     return Large(topic, partitions, count, kbackup, run.summary["group"], is_noise)
