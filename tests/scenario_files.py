@@ -6,6 +6,7 @@ tests are run.  A scenario holds ``scenario.json`` (the connector's configuratio
 """
 
 import base64
+import io
 import json
 import math
 import os
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+
+from kbackup.stores import Store
 
 COPIES: Final = Path(__file__).parent / "conformance" / "scenarios"
 FOLDER: Final = Path(os.environ.get("KBACKUP_OBJECTS", COPIES))
@@ -123,6 +126,11 @@ class Scenario:
             )
             for one in json.loads((self.folder / "objects.json").read_bytes())
         ]
+
+    def put_into(self, store: Store) -> None:
+        """Put the objects where the connector put them."""
+        for one in self.objects:
+            store.put(one.key, io.BytesIO(one.body), sha256=one.sha256, metadata={})
 
     @cached_property
     def converters(self) -> dict[str, str]:

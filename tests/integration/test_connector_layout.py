@@ -1,105 +1,34 @@
 """The connectors' layout through the whole command: the real connector's objects, byte for byte."""
 
-import base64
 import io
 import json
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
-import scenario_files
 from object_content import stored
+from scenario_files import COPIES, Scenario
 
 from tests.integration.product import LocalS3, Store
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
+from tests.support.scenario_runs import Bench
 
 pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 
-SCENARIOS = scenario_files.COPIES
-
-
-def inputs(scenario: Path) -> list[dict[str, Any]]:
-    """The records that the connector was given."""
-    text = (scenario / "input_records.jsonl").read_text("utf-8")
-    return [json.loads(line) for line in text.split("\n") if line]
-
-
-def put_objects(store: Store, scenario: Path) -> None:
-    """Put the connector's objects where it put them."""
-    for entry in json.loads((scenario / "objects.json").read_bytes()):
-        body = io.BytesIO((scenario / entry["file"]).read_bytes())
-        store.put(entry["key"], body, sha256=entry["sha256"], metadata={})
-
-
-def raw(value: Any) -> bytes | None:
-    """The bytes a Kafka record carried for what the connector was given."""
-    if value is None:
-        return None
-    if "$bytes" in value:
-        return base64.b64decode(value["$bytes"])
-    data = value.get("$schemaless", value.get("payload"))
-    return data.encode() if "schema" in value and isinstance(data, str) else dumped(data)
-
-
-def dumped(data: Any) -> bytes:
-    """Plain JSON, as an ordinary producer writes it."""
-    return json.dumps(data).encode()
-
-
-def header(value: Any) -> bytes:
-    """A header's bytes: text for every type but bytes."""
-    return (
-        base64.b64decode(value["$bytes"]) if "$bytes" in value else str(value["payload"]).encode()
-    )
-
-
-def produce(cluster: TestCluster, records: list[dict[str, Any]]) -> str:
-    """Write a scenario's records at their offsets; return the topic."""
-    first = records[0]
-    topic, partition = first["topic"], first["partition"]
-    if topic in cluster.admin.list_topics(timeout=10).topics:
-        cluster.delete(topic)
-    cluster.create(topic, partition + 1)
-    if first["offset"]:
-        cluster.write(topic, [Record(None, b"filler")] * first["offset"], partition)
-        cluster.delete_records(topic, {partition: first["offset"]})
-    written = [
-        Record(
-            raw(record["key"]),
-            raw(record["value"]),
-            tuple((each["key"], header(each["value"])) for each in record["headers"]),
-            record["timestamp"],
-        )
-        for record in records
-    ]
-    cluster.write(topic, written, partition)
-    return str(topic)
-
-
-def configuration(scenario: Path, bucket: str, endpoint: str, tmp_path: Path) -> Path:
-    """The connector's own file, with the bucket of this test."""
-    config = json.loads((scenario / "scenario.json").read_bytes())["config"]
-    config |= {"s3.bucket.name": bucket, "store.url": endpoint}
-    path = tmp_path / "connector.json"
-    path.write_text(json.dumps(config))
-    return path
-
 
 @pytest.mark.parametrize(
-    ("options", "tolerates"),
+    "options",
     [
         pytest.param(("-f", "json", "--store-kafka-keys", "--keys-format-class", "json",
                       "--store-kafka-headers", "--headers-format-class", "json"),
-                     (), id="json with keys and headers"),
-        pytest.param(("-f", "bytes"), (), id="bytes of our own, whose count is known"),
+                     id="json with keys and headers"),
+        pytest.param(("-f", "bytes"), id="bytes of our own, whose count is known"),
     ],
 )  # fmt: skip
 def test_values_keys_and_headers_come_back(
-    options: tuple[str, ...], tolerates: tuple[str, ...], kbackup: Kbackup, cluster: TestCluster,
-    topic: str,
-) -> None:  # fmt: skip
+    options: tuple[str, ...], kbackup: Kbackup, cluster: TestCluster, topic: str
+) -> None:
     """What the compatible layout stores is restored; timestamps it does not store."""
     cluster.create(topic)
     records = [
@@ -109,7 +38,7 @@ def test_values_keys_and_headers_come_back(
     keeps_keys = "--store-kafka-keys" in options
 
     kbackup.json("sink", "-t", topic, "--flush-size", "20", *options)
-    kbackup.json("restore", "--rename", "copy_of_$0", *tolerates)
+    kbackup.json("restore", "--rename", "copy_of_$0")
 
     assert [
         (record.key if keeps_keys else None, record.value, record.headers if keeps_keys else ())
@@ -121,8 +50,7 @@ def test_another_tools_bytes_are_split_only_with_consent(
     kbackup: Kbackup, cluster: TestCluster, store: Store
 ) -> None:
     """Raw bytes of another tool are split only if confirmed: values may hold the separator."""
-    folder = SCENARIOS / "bytes-plain"
-    put_objects(store, folder)
+    Scenario.read(COPIES / "bytes-plain").put_into(store)
 
     refused = kbackup.json("restore", "--rename", "bytes_of_$0", expect=4)
     kbackup.json("restore", "--rename", "bytes_of_$0", "--yes-split-on-newline")
@@ -215,18 +143,22 @@ def test_a_connectors_bucket_and_group_are_taken_over(
     kbackup: Kbackup, cluster: TestCluster, store: Store, bucket: str, s3: LocalS3, tmp_path: Path
 ) -> None:
     """What the connector has stored stays as it is, and the next object follows its last one."""
-    scenario = SCENARIOS / "json-schemaless"
-    records = inputs(scenario)
-    topic = produce(cluster, records)
-    config = configuration(scenario, bucket, s3.endpoint_url, tmp_path)
-    put_objects(store, scenario)
+    scenario = Scenario.read(COPIES / "json-schemaless")
+    bench = Bench(scenario, cluster, s3, bucket, tmp_path)
+    (topic,) = bench.topics
+    scenario.put_into(store)
     before = stored(store)
-    cluster.commit("connect-s3-sink", topic, len(records))
-    cluster.write(topic, [Record(None, b'{"n":%d}' % at) for at in range(3)])
+    config = tmp_path / "sink.json"  # the connector's own, with the bucket of this test
+    place = {"s3.bucket.name": bucket, "store.url": s3.endpoint_url}
+    config.write_text(json.dumps(scenario.config | place))
     asked = ("--config", str(config), "-t", topic)
 
-    (planned,) = kbackup.json("sink", "plan", *asked).of("plan_partition")
-    done = kbackup.json("sink", *asked)
+    with bench.topics_written():
+        cluster.commit("connect-s3-sink", topic, len(scenario.given))
+        cluster.write(topic, [Record(None, b'{"n":%d}' % at) for at in range(3)])
+        (planned,) = kbackup.json("sink", "plan", *asked).of("plan_partition")
+        done = kbackup.json("sink", *asked)
+        committed = cluster.committed("connect-s3-sink", topic)
 
     key = f"topics/{topic}/partition=0/{topic}+0+0000000009.json"
     assert (9, 9, 12, key) == tuple(
@@ -237,7 +169,7 @@ def test_a_connectors_bucket_and_group_are_taken_over(
     }
     assert {"no_effect"} >= {warning["code"] for warning in done.of("warning")}
     assert before | {key: b'{"n":0}\n{"n":1}\n{"n":2}\n'} == stored(store)
-    assert [12] == cluster.committed("connect-s3-sink", topic)
+    assert [12] == committed
 
 
 def test_full_records_after_a_connector_with_transforms_are_restored(

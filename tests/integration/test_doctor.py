@@ -11,16 +11,14 @@ from uuid import uuid4
 import pytest
 from backup_samples import Backup
 from confluent_kafka.admin import (
-    AclBinding,
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
-    AdminClient,
     ResourcePatternType,
     ResourceType,
 )
 
-from tests.integration.product import LocalKafka, LocalS3
+from tests.integration.product import Acl, KafkaSettings, LocalKafka, LocalS3
 from tests.support.cluster import Record, TestCluster, varied
 from tests.support.command import Kbackup, Result
 from tests.support.truth import client_of
@@ -253,38 +251,32 @@ def guarded() -> Iterator[LocalKafka]:
         yield service
 
 
-@pytest.fixture
-def deny(guarded: LocalKafka) -> Callable[[ResourceType, str, AclOperation], None]:
-    """Return a function that allows everything with a resource but one operation."""
-    admin = AdminClient({"bootstrap.servers": guarded.bootstrap_servers})
+Deny = Callable[[str, str, str], None]
 
-    def add(kind: ResourceType, name: str, operation: AclOperation) -> None:
-        bindings = [
-            AclBinding(kind, name, ResourcePatternType.LITERAL, "User:*", "*", rule, permission)
-            for rule, permission in (
-                (AclOperation.ALL, AclPermissionType.ALLOW),
-                (operation, AclPermissionType.DENY),
-            )
-        ]
-        for future in admin.create_acls(bindings).values():
-            future.result(10)
+
+@pytest.fixture
+def deny(guarded: LocalKafka) -> Deny:
+    """Return a function that allows everything with a resource but one operation."""
+
+    def add(kind: str, name: str, operation: str) -> None:
+        access = KafkaSettings(guarded.bootstrap_servers).access()
+        everybody = (kind, name, "LITERAL", "User:*", "*")
+        access.add([Acl(*everybody, "ALL", "ALLOW"), Acl(*everybody, operation, "DENY")])
+        access.close()
 
     return add
 
 
 @pytest.fixture
-def hide(
-    guarded: LocalKafka, deny: Callable[[ResourceType, str, AclOperation], None]
-) -> Iterator[Callable[[str], None]]:
+def hide(guarded: LocalKafka, deny: Deny) -> Iterator[Callable[[str], None]]:
     """Return a function that hides a consumer group, in a cluster whose list says nothing of it."""
-    deny(ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE)
-    yield lambda group: deny(ResourceType.GROUP, group, AclOperation.DESCRIBE)
-    admin = AdminClient({"bootstrap.servers": guarded.bootstrap_servers})
+    deny("CLUSTER", "kafka-cluster", "DESCRIBE")
+    yield lambda group: deny("GROUP", group, "DESCRIBE")
     everything = AclBindingFilter(
         ResourceType.BROKER, None, ResourcePatternType.ANY, None, None, AclOperation.ANY,
         AclPermissionType.ANY,
     )  # fmt: skip
-    for future in admin.delete_acls([everything]).values():
+    for future in TestCluster(guarded.bootstrap_servers).admin.delete_acls([everything]).values():
         future.result(10)
 
 
@@ -328,7 +320,7 @@ def test_consumer_groups_that_are_hidden_are_not_taken_for_absent(
 def test_a_denied_right_is_named(
     kbackup: Kbackup,
     guarded: LocalKafka,
-    deny: Callable[[ResourceType, str, AclOperation], None],
+    deny: Deny,
     kind: str,
     operation: str,
     level: str,
@@ -339,7 +331,7 @@ def test_a_denied_right_is_named(
     orders = TestCluster(servers).create(f"orders-{uuid4()}")
     group = f"group-{uuid4()}"
     resource = orders if kind == "TOPIC" else group
-    deny(ResourceType[kind], resource, AclOperation[operation])
+    deny(kind, resource, operation)
 
     result = kbackup(*QUICK, "-k", servers, "-t", orders, "--group", group, "--json")
 
@@ -363,7 +355,7 @@ def test_a_denied_right_is_named(
 def test_a_restore_plan_misses_the_rights_that_its_run_needs(
     kbackup: Kbackup,
     guarded: LocalKafka,
-    deny: Callable[[ResourceType, str, AclOperation], None],
+    deny: Deny,
     tmp_path: Path,
     kind: str,
     operation: str,
@@ -375,7 +367,7 @@ def test_a_restore_plan_misses_the_rights_that_its_run_needs(
     if operation == "WRITE":
         TestCluster(servers).create(topic)
     names = {"TOPIC": topic, "GROUP": group, "TRANSACTIONAL_ID": f"{group}-plan"}
-    deny(ResourceType[kind], names[kind], AclOperation[operation])
+    deny(kind, names[kind], operation)
 
     result = kbackup(
         "restore", command, "-k", servers, "-t", topic, "--group", group, "--json", "--no-lock",
@@ -392,14 +384,14 @@ def test_a_restore_plan_misses_the_rights_that_its_run_needs(
 def test_a_restore_without_the_right_to_its_transactions_writes_nothing(
     kbackup: Kbackup,
     guarded: LocalKafka,
-    deny: Callable[[ResourceType, str, AclOperation], None],
+    deny: Deny,
     tmp_path: Path,
 ) -> None:
     """A run that may not write in transactions is exit 5 and names what it was refused."""
     servers, topic, group = guarded.bootstrap_servers, f"orders-{uuid4()}", f"group-{uuid4()}"
     Backup.in_folder(tmp_path).put(topic, 0, range(3))
     TestCluster(servers).create(topic)
-    deny(ResourceType.TRANSACTIONAL_ID, f"{group}-{topic}-0", AclOperation.WRITE)
+    deny("TRANSACTIONAL_ID", f"{group}-{topic}-0", "WRITE")
 
     result = kbackup(
         "restore", "run", "-k", servers, "-t", topic, "--group", group, "--json", "--no-lock",

@@ -6,7 +6,6 @@ only Spark is not: each task runs in this process, because starting Spark for ev
 take minutes.
 """
 
-import io
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -57,8 +56,7 @@ def test_a_run_writes_what_the_connector_wrote(bench: Bench, store: Store) -> No
 def test_what_the_connector_wrote_is_restored(bench: Bench, store: Store) -> None:
     """Each record below the connector's committed offset is back once, in place and in order."""
     scenario = bench.scenario
-    for one in scenario.objects:
-        store.put(one.key, io.BytesIO(one.body), sha256=one.sha256, metadata={})
+    scenario.put_into(store)
 
     summary = bench.restore()
 
