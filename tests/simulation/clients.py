@@ -27,7 +27,6 @@ from tests.simulation.product import (
     KafkaError,
     KbackupError,
     LogStartMovedError,
-    NewTopic,
     OffsetMovedError,
     Position,
     RestorePosition,
@@ -40,8 +39,8 @@ from tests.simulation.product import (
     decoded,
     walk,
 )
-from tests.support.creating import each_created
 from tests.support.encoded import Sent, batch
+from tests.support.fake_cluster import FakeCluster
 
 _HEADERS = SCHEMA.field("headers").type
 
@@ -182,12 +181,9 @@ class SimCluster:
         if positions:
             self._to.call("kafka set positions", act)
 
-    def create_topics(
-        self, topics: Sequence[NewTopic], *, only_validate: bool = False
-    ) -> dict[str, str | KbackupError]:
-        return each_created(self._create_topic, topics, only_validate=only_validate)
+    create_topics = FakeCluster.create_topics  # each topic is a request
 
-    def _create_topic(self, name: str, *given: Any, only_validate: bool) -> str:
+    def create_topic(self, name: str, *given: Any, only_validate: bool) -> str:
         def act() -> str:
             if name in self._kafka.ids:
                 raise KafkaError(f"creating topic {name}", "it exists", "")

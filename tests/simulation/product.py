@@ -44,7 +44,6 @@ from kbackup.kafka import (
     GroupOffset,
     KafkaSettings,
     LogStartMovedError,
-    NewTopic,
     OffsetMovedError,
     Position,
     TakenOverError,
