@@ -16,7 +16,7 @@ from kbackup.restore import transaction
 from kbackup.restore.groups import GroupsAsked, GroupsRun
 from kbackup.runs.position import RestorePosition
 from kbackup.runs.report import Summary
-from tests.support.target import COPY, FakeTarget, Grouped, ReadableTarget, Restoring
+from tests.support.target import COPY, FakeTarget, Grouped, Restoring
 
 CLOCK = SystemClock()
 
@@ -42,7 +42,7 @@ def restored(
     views: tuple[ViewSpec, ...] = RECORD, lacks_rows: bool = False, **options: Any,
 ) -> Restoring:  # fmt: skip
     """A backup that was restored."""
-    of = Restoring(cluster=cluster or ReadableTarget())
+    of = Restoring(cluster=cluster or FakeTarget())
     of.backup.put("orders", 0, *sets, views=views)
     of.restore(**options)
     if lacks_rows:

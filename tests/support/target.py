@@ -126,7 +126,7 @@ class FakeTarget(FakeCluster):
         if not only_validate:
             self.logs |= {TopicPartition(name, at): Log() for at in range(had, count)}
 
-    def reader(self, _group: str, *, by_batches: bool = False) -> "_Reader":  # noqa: ARG002
+    def reader(self, _group: str, *, by_batches: bool = False) -> Any:  # noqa: ARG002
         """Open a reader."""
         return _Reader(self)
 
@@ -155,35 +155,6 @@ class FakeTarget(FakeCluster):
 @dataclass
 class _Reader:
     target: FakeTarget
-
-    def read(self, where: TopicPartition, span: Span) -> Iterator[list[Any]]:
-        """The records of a span, each in a batch of its own."""
-        log = self.target.logs[where]
-        for at in range(span.start_offset, span.end_offset):
-            row = log.rows[at - log.start]
-            if row is not MARKER:
-                yield [row]
-
-    def close(self) -> None:
-        """Nothing to leave."""
-
-
-@dataclass
-class ReadableTarget(FakeTarget):
-    """The cluster, whose records can be read again, each at its own offset."""
-
-    def cluster(self) -> "ReadableTarget":
-        """The cluster itself."""
-        return self
-
-    def reader(self, _group: str, *, by_batches: bool = False) -> Any:  # noqa: ARG002
-        """Open a reader."""
-        return _OffsetReader(self)
-
-
-@dataclass
-class _OffsetReader:
-    target: ReadableTarget
 
     def read(self, where: TopicPartition, span: Span) -> Iterator[pa.RecordBatch]:
         """The records of a span, two in a batch."""
@@ -250,7 +221,7 @@ class _Clients:
 
 
 @dataclass
-class Grouped(ReadableTarget):
+class Grouped(FakeTarget):
     """A cluster with groups."""
 
     stood: dict[str, dict[TopicPartition, GroupOffset]] = field(default_factory=dict)
@@ -337,7 +308,7 @@ class FakeWriter:
 
 
 @dataclass
-class KeepingTarget(ReadableTarget):
+class KeepingTarget(FakeTarget):
     """The cluster, which keeps batches as they are sent."""
 
     # by their partition and base offset
@@ -350,7 +321,7 @@ class KeepingTarget(ReadableTarget):
 
     def reader(self, _group: str, *, by_batches: bool = False) -> Any:
         """Open a reader, of batches if they are asked for."""
-        return (_BatchReader if by_batches else _OffsetReader)(self)
+        return (_BatchReader if by_batches else _Reader)(self)
 
 
 @dataclass
@@ -375,7 +346,7 @@ class KeepingWriter(FakeWriter):
 
 
 @dataclass
-class _BatchReader(_OffsetReader):
+class _BatchReader(_Reader):
     target: KeepingTarget
 
     def batches(self, where: TopicPartition, span: Span) -> Iterator[Batches]:

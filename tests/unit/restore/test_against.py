@@ -29,7 +29,7 @@ from kbackup.runs.report import Summary
 from tests.support.grouped import forgotten, restored
 from tests.support.in_threads import InThreads
 from tests.support.ledgers import CLOCK, ID, WHERE, backup_with_ledger, enter
-from tests.support.target import COPY, MARKER, CrashError, Log, ReadableTarget, Restoring
+from tests.support.target import COPY, MARKER, CrashError, Log, Restoring
 
 FORGOTTEN = pytest.mark.parametrize("lacks_rows", [False, True])
 """With rows of translation, and without."""
@@ -75,7 +75,7 @@ def log_of(of: Restoring) -> Log:
 @FORGOTTEN
 def test_a_copy_is_equal(*, lacks_rows: bool) -> None:
     """All records, with holes, in several transactions, after a kill."""
-    of = Restoring(cluster=ReadableTarget())
+    of = Restoring()
     of.backup.put("orders", 0, range(5), [7, 8, 12], range(20, 40))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transaction, "TRANSACTION_RECORDS", 3)
@@ -93,7 +93,7 @@ def test_a_copy_is_equal(*, lacks_rows: bool) -> None:
 @pytest.mark.parametrize("before", [0, 4])
 def test_a_copy_whose_position_kafka_has_forgotten_is_compared_by_its_rows(before: int) -> None:
     """All of it, and no record of others that stood before it."""
-    of = Restoring(cluster=ReadableTarget())
+    of = Restoring()
     of.backup.put("orders", 0, range(5), [7, 8, 12], range(20, 40))
     if before:
         of.cluster.add_topic(COPY.topic, 1, {})
@@ -178,7 +178,7 @@ def test_what_was_written_since_is_behind(*, lacks_rows: bool) -> None:
 
 def test_a_restore_that_was_stopped_is_not_the_whole() -> None:
     """What is there is equal, the rest is counted: 3."""
-    of = Restoring(cluster=ReadableTarget())
+    of = Restoring()
     of.backup.put("orders", 0, range(5), range(5, 10))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transaction, "TRANSACTION_RECORDS", 5)
@@ -217,7 +217,7 @@ def test_of_a_target_that_is_emptied_nothing_was_compared() -> None:
 def test_an_object_that_is_gone_is_the_backups_fault() -> None:
     """What was restored from it cannot be compared: the backup is named, and not the copy."""
     backup, (first, _) = backup_with_ledger(range(5), range(5, 10))
-    of = Restoring(backup, ReadableTarget())
+    of = Restoring(backup)
     of.restore()
     backup.store.delete(first)
 
@@ -244,7 +244,7 @@ def test_an_object_that_is_gone_matters_where_it_is_asked_for(
 ) -> None:
     """A restore of some records, by time as by offset, never needed the others."""
     backup, (first, _) = backup_with_ledger(range(5), range(5, 10))
-    of = Restoring(backup, ReadableTarget())
+    of = Restoring(backup)
     of.restore(**window)
     backup.store.delete(first)
 
@@ -259,7 +259,7 @@ def test_what_was_removed_from_the_backup_since_is_no_difference(
     """The copy has it, and what the backup still has is compared."""
     monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 3)
     backup, keys = backup_with_ledger(range(5), range(5, 9, 3), range(10, 14), range(14, 20))
-    of = Restoring(backup, ReadableTarget())
+    of = Restoring(backup)
     of.restore()
     if lacks_rows:
         of.keep_rows()
@@ -275,7 +275,7 @@ def test_what_was_removed_from_the_backup_since_is_no_difference(
 def test_what_was_removed_since_is_not_guessed() -> None:
     """What a restore of a window has read of it, nothing says."""
     backup, keys = backup_with_ledger(range(5), range(5, 10))
-    of = Restoring(backup, ReadableTarget())
+    of = Restoring(backup)
     of.restore(from_time=TIME + 2)
     _remove(backup, keys[:1])
 
@@ -301,7 +301,7 @@ def test_an_object_that_is_gone_and_came_later_is_not_asked_for() -> None:
     assert head is not None
     then = int(head.modified.timestamp() * 1000) + 30_000
     said = known.read(backup.store, backup.layout, SystemClock()).ledger(WHERE)
-    of = Restoring(backup, ReadableTarget(), entries={"orders": [*said.objects.values()]})
+    of = Restoring(backup, entries={"orders": [*said.objects.values()]})
     of.restore(as_of=then)
     backup.store.delete(later)
 
@@ -315,7 +315,7 @@ def test_what_the_restore_has_left_out_is_counted(policy: str, monkeypatch: Any)
     """A damaged object once, though many units read it, and bad lines: exit 3, as the restore."""
     monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 3)
     monkeypatch.setattr(against, "RECORDS_MOST", 4)
-    of = Restoring(cluster=ReadableTarget())
+    of = Restoring()
     _, key, _ = of.backup.put("orders", 0, range(10), range(10, 20), range(20, 30))
     of.backup.replace(key, b"PAR1 damaged PAR1")
     of.restore(on_error=policy)
@@ -328,7 +328,7 @@ def test_what_the_restore_has_left_out_is_counted(policy: str, monkeypatch: Any)
 
 def test_bad_lines_that_the_restore_has_left_out_are_counted() -> None:
     """Of values: the rest of their object was restored, and is equal."""
-    of = Restoring(cluster=ReadableTarget())
+    of = Restoring()
     (key,) = of.backup.put("orders", 0, range(10), views=JSON)
     of.backup.replace(key, of.backup.body(key).replace(b'{"n":4}', b"{"))
     of.restore(on_error="log")
@@ -412,7 +412,7 @@ def named(found: Beside) -> str:
 
 def test_values_without_offsets_are_compared_by_their_order() -> None:
     """Objects as the connectors write them."""
-    of = Restoring(cluster=ReadableTarget())
+    of = Restoring()
     of.backup.put("orders", 0, range(5), range(5, 10), views=JSON)
     of.restore()
 
@@ -462,7 +462,7 @@ def test_a_partition_that_is_not_there_is_refused() -> None:
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_copy_that_was_never_made_is_refused(*, is_there: bool) -> None:
     """The topic is not there, or nobody has restored to it."""
-    of = Restoring(cluster=ReadableTarget())
+    of = Restoring()
     of.backup.put("orders", 0, range(10))
     if is_there:
         of.cluster.add_topic(COPY.topic, 1, {})

@@ -47,7 +47,6 @@ from tests.support.target import (
     CrashError,
     Grouped,
     Log,
-    ReadableTarget,
     Restoring,
     Row,
 )
@@ -96,7 +95,7 @@ def test_each_offset_becomes_that_of_the_first_record_owed(
     sets: list[list[int]], size: int, crashes: list[int], is_forgotten: bool, window: dict[str, Any]
 ) -> None:
     """With holes, a window, any transactions and kills, and whether rows are there or lost."""
-    of = Restoring(cluster=ReadableTarget())
+    of = Restoring()
     of.backup.put("orders", 0, *sets)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transaction, "TRANSACTION_RECORDS", size)
@@ -307,7 +306,7 @@ def _refused(of: Restoring, offset: int, **options: Any) -> KbackupError:
 
 def test_what_is_not_restored_yet_is_refused() -> None:
     """A restore that was killed has not come to all offsets: they are not the end of the copy."""
-    of = Restoring(cluster=ReadableTarget())
+    of = Restoring()
     of.backup.put("orders", 0, range(5), range(5, 10))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transaction, "TRANSACTION_RECORDS", 5)
@@ -548,7 +547,7 @@ def test_rows_tell_what_a_forgotten_position_did(
 ) -> None:
     """Every offset becomes what it did before; also in a topic that others had written to."""
     monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 3)
-    of = Restoring(cluster=ReadableTarget())
+    of = Restoring()
     of.backup.put("orders", 0, range(5), [7, 8, 12], range(20, 30))
     if before:
         of.cluster.add_topic(COPY.topic, 1, {})
