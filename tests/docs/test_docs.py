@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -229,16 +229,6 @@ def test_each_property_is_mentioned_with_its_variable(found: Any) -> None:
     assert [] == [name for name in found.other_variables if f"`{name}`" not in row(found)]
 
 
-@pytest.mark.parametrize(
-    "refusal", [pytest.param(each, id=each.name) for each in REFUSALS if each.is_built_in]
-)
-def test_each_refused_property_is_mentioned(refusal: Any) -> None:
-    """Every refused connector property is documented."""
-    name = GENERATOR.BOTH.sub("*", refusal.name)
-
-    assert f"`{name}`" in text(REFERENCE / "configuration.md")
-
-
 def exit_codes() -> list[int]:
     return sorted({kind.exit_code for kind in GENERATOR.errors().values()} | {0})
 
@@ -251,21 +241,9 @@ def test_each_exit_code_has_a_meaning_and_a_remedy(code: int) -> None:
     assert re.search(rf"^## {code}\b", remedies, re.MULTILINE)
 
 
-@pytest.mark.parametrize("code", sorted(GENERATOR.errors()))
-def test_each_error_code_is_mentioned(code: str) -> None:
-    """Every error code is documented."""
-    assert f"| `{code}` |" in text(DOCS / "troubleshoot.md")
-
-
 def line_types() -> list[str]:
     schema = json.loads(text(CHECKOUT / "kbackup" / "cli" / "json_schema.json"))
     return [each["$ref"].rpartition("/")[2] for each in schema["then"]["oneOf"]]
-
-
-@pytest.mark.parametrize("kind", [*line_types(), "record"])
-def test_each_type_of_json_line_is_mentioned(kind: str) -> None:
-    """Every type of JSON line is documented."""
-    assert f"### {kind}\n" in text(REFERENCE / "json-lines.md")
 
 
 def literals(*names: str) -> set[str]:
@@ -285,22 +263,29 @@ def literals(*names: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("code", sorted(literals("warn")))
-def test_each_warning_is_mentioned(code: str) -> None:
-    """Every warning code is documented."""
-    assert f"`{code}`" in text(REFERENCE / "json-lines.md")
+_REFUSED = [GENERATOR.BOTH.sub("*", each.name) for each in REFUSALS if each.is_built_in]
+MENTIONED: dict[str, tuple[str, str, Iterable[str]]] = {
+    "refused property": ("reference/configuration", "`{}`", _REFUSED),
+    "error code": ("troubleshoot", "| `{}` |", GENERATOR.errors()),
+    "type of JSON line": ("reference/json-lines", "### {}\n", [*line_types(), "record"]),
+    "warning": ("reference/json-lines", "`{}`", literals("warn")),
+    "reason for exit code 3": ("troubleshoot", "`{}`", literals("skip")),
+    "finding of verify": ("reference/json-lines", "|`{}`|", literals("Finding", "_problem")),
+}
+"""What can be looked up: on which page, how it stands there, and all that there is of it."""
 
 
-@pytest.mark.parametrize("reason", sorted(literals("skip")))
-def test_each_reason_for_exit_code_3_has_a_remedy(reason: str) -> None:
-    """Every reason for exit code 3 is documented with its remedy."""
-    assert f"`{reason}`" in text(DOCS / "troubleshoot.md")
-
-
-@pytest.mark.parametrize("code", sorted(literals("Finding", "_problem")))
-def test_each_finding_is_mentioned(code: str) -> None:
-    """Every finding of verify is documented."""
-    assert f"|`{code}`|" in text(REFERENCE / "json-lines.md")
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        pytest.param(page, form.format(name), id=f"{kind}: {name}")
+        for kind, (page, form, names) in MENTIONED.items()
+        for name in sorted(names)
+    ],
+)
+def test_each_is_mentioned(page: str, said: str) -> None:
+    """Every property that is refused, code, type of line, warning and finding is documented."""
+    assert said in text(DOCS / f"{page}.md")
 
 
 @pytest.mark.parametrize(
