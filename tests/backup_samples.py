@@ -119,6 +119,13 @@ class Backup:
         """The store."""
         return open_store(self.settings)
 
+    def job(self, views: tuple[ViewSpec, ...], run: str = "r") -> SinkJob:
+        """Return what a sink into it goes by."""
+        return SinkJob(
+            run, KafkaSettings("nowhere:9092"), self.settings, self.layout, SystemClock(), views,
+            "default", "record", Rule(), "g",
+        )  # fmt: skip
+
     def put(
         self,
         topic: str,
@@ -128,20 +135,7 @@ class Backup:
         identity: TopicIdentity = UNKNOWN,
     ) -> list[str]:
         """Store one cut after the other, given by offsets or records; return the keys."""
-        where = TopicPartition(topic, partition)
-        kafka = KafkaSettings("nowhere:9092")
-        job = SinkJob(
-            "r",
-            kafka,
-            self.settings,
-            self.layout,
-            SystemClock(),
-            views,
-            "default",
-            "record",
-            Rule(),
-            "g",
-        )
+        where, job = TopicPartition(topic, partition), self.job(views)
         keys = []
         for cut in cuts:
             rows = cut if isinstance(cut, pa.RecordBatch) else batch(cut)

@@ -8,14 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from backup_samples import Backup
 
-from kbackup.clock import SystemClock
 from kbackup.events import Event, Plain, to_json
-from kbackup.kafka import KafkaSettings, Position
-from kbackup.pipeline.rotate import Rule
+from kbackup.kafka import Position
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.report import OfSink, PartitionReport
-from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.job import SinkUnit
 from kbackup.sink.storing import TaskClients
 from kbackup.sink.task import SinkPartitionTask
 from kbackup.spark.channel import TaskChannel
@@ -131,19 +129,7 @@ def run_task(
     store: Store | None = None,
 ) -> PartitionReport[OfSink]:
     """Run one unit of a sink, in this process; return its report."""
-    job = SinkJob(
-        "r1",
-        KafkaSettings("-"),
-        backup.settings,
-        backup.layout,
-        SystemClock(),
-        views,
-        "default",
-        "record",
-        Rule(),
-        "g",
-    )
     clients = TaskClients(store or backup.store, positions, reader)  # type: ignore[arg-type]
-    work = SinkPartitionTask(job, unit, clients, line)
+    work = SinkPartitionTask(backup.job(views, "r1"), unit, clients, line)
     work.run()
     return work.report
