@@ -33,7 +33,6 @@ from kbackup.config.property import ALL
 from kbackup.config.settings import shown_value
 from kbackup.errors import KbackupError
 from kbackup.runs.metrics import LABELS, METRICS, OWN_LABELS
-from kbackup.stores.s3.bucket import BUCKET, NEEDS, OBJECTS, RECORDS
 
 PROPERTIES: Final = [found for found in config.PROPERTIES if found.is_built_in]
 """The properties of this package: plugins of others that are installed here stay out."""
@@ -374,21 +373,6 @@ def _sentence(text: str) -> str:
     return text if text.endswith((".", "]", "!", "?")) else f"{text}."
 
 
-def permissions() -> Iterator[str]:
-    """Yield what each command has to be allowed, as a table."""
-    yield "|command|on the bucket|on `topics/*`|on `_kbackup/*`|"
-    yield "|---|---|---|---|"
-    alike: dict[frozenset[tuple[str, str]], list[str]] = {}
-    for need in NEEDS:
-        alike.setdefault(need.grants, []).append(f"`{need.command}`")
-    for grants, commands_of_them in alike.items():
-        cells = [
-            ", ".join(f"`{action}`" for action, on in sorted(grants) if on == place)
-            for place in (BUCKET, OBJECTS, RECORDS)
-        ]
-        yield f"|{', '.join(commands_of_them)}|{'|'.join(cells)}|"
-
-
 def metrics() -> Iterator[str]:
     """Yield every metric and label."""
     yield "|label|meaning|\n|---|---|"
@@ -420,7 +404,6 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "json-lines": json_lines,
     "transforms": transforms,
     "predicates": predicates,
-    "permissions": permissions,
     "metrics": metrics,
 }
 

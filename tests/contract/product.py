@@ -72,7 +72,7 @@ from kbackup.stores import (
     open_store,
 )
 from kbackup.stores.encrypted import CHUNK_BYTES, EncryptedStore
-from kbackup.stores.s3.bucket import BUCKET, NEEDS, OBJECTS, RECORDS, read
+from kbackup.stores.s3.bucket import read
 from kbackup.testing import (
     PART_BYTES,
     ConverterContract,
@@ -96,18 +96,14 @@ __all__ = [
     "ALL",
     "BATCHES",
     "BATCH_BYTES",
-    "BUCKET",
     "CAUGHT_UP_S",
     "CHUNK_BYTES",
     "COMMIT_S",
     "HEADER",
-    "NEEDS",
-    "OBJECTS",
     "OVERDUE_S",
     "OVERHEAD_BYTES",
     "PART_BYTES",
     "PATIENCE_S",
-    "RECORDS",
     "ROOT",
     "SCHEMA",
     "VALUES",

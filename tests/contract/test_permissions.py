@@ -11,11 +11,8 @@ from uuid import uuid4
 import pytest
 from s3fault import Fault, S3Faults
 
+from tests.contract.product import BackupReader as Reader
 from tests.contract.product import (
-    BUCKET,
-    NEEDS,
-    OBJECTS,
-    RECORDS,
     Environment,
     Finding,
     Found,
@@ -36,7 +33,6 @@ from tests.contract.product import (
     verify,
     verify_task,
 )
-from tests.contract.product import BackupReader as Reader
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
 from tests.support.fakes import SilentLine
@@ -46,6 +42,9 @@ from tests.support.invoked import invoke
 from tests.support.query import SCHEMA
 from tests.support.standby import Standby
 from tests.support.truth import client_of, way_to
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to" / "secure.md"
+BUCKET, OBJECTS, RECORDS = PLACES = "on the bucket", "on `topics/*`", "on `_kbackup/*`"
 
 OF_REQUESTS: Final = {
     r"^GET /[^/?]+/?\?.*list-type=2": "s3:ListBucket",
@@ -69,6 +68,18 @@ def needed(line: str) -> tuple[str, str]:
     key = re.sub(r"^\w+ /[^/?]+/?", "", line).split("?")[0]
     assert key == "" or key.startswith(("_kbackup/", "topics/")), line
     return action, BUCKET if not key else RECORDS if key.startswith("_kbackup/") else OBJECTS
+
+
+def documented() -> dict[str, set[tuple[str, str]]]:
+    """What the table gives each command: actions, and what each is on."""
+    _, _, table = PAGE.read_text().partition("|".join(("|command", *PLACES)))
+    found = {}
+    for row in table.partition("\n\n")[0].splitlines()[2:]:
+        commands, *cells = (re.findall("`(.+?)`", cell) for cell in row.split("|")[1:-1])
+        grants = zip(cells, PLACES, strict=True)
+        given = {(action, place) for actions, place in grants for action in actions}
+        found |= dict.fromkeys(commands, given)
+    return found
 
 
 class Bench:
@@ -273,4 +284,4 @@ def test_each_command_makes_the_requests_that_its_policy_allows_and_no_others(
         do()
         made[command] = {needed(line) for line, _ in bench.proxy.log[before:]}
 
-    assert {need.command: need.grants for need in NEEDS} == made
+    assert documented() == made
