@@ -44,7 +44,7 @@ from kbackup.kafka.brokers import (
 )
 from kbackup.kafka.client import WRITERS, Complaints, patience_s
 from kbackup.kafka.wire import Api, BrokerConnection, LostError, NoAccessError, Request, Response
-from kbackup.kafka.writer import BATCH_BYTES, TAKEOVER_S, TRANSACTION_MS, GroupWriter, meaning
+from kbackup.kafka.writer import BATCH_BYTES, TAKEOVERS, TRANSACTION_MS, GroupWriter, meaning
 from kbackup.records import Span, TopicPartition
 
 _log: Final = logging.getLogger(__name__)
@@ -160,8 +160,11 @@ class BatchProducer(GroupWriter):
         self._failure: KbackupError | None = None  # why nothing may be committed any more
         self._positions = WRITERS.borrow(settings, group)
         try:
-            with self._failing("taking over its transactional id"):
-                self._take_over()
+            with (
+                TAKEOVERS.waiting(self._patience_s) as wait_s,
+                self._failing("taking over its transactional id"),
+            ):
+                self._take_over(wait_s)
         except KbackupError:
             self.close()
             raise
@@ -242,7 +245,7 @@ class BatchProducer(GroupWriter):
 
     # transactions
 
-    def _take_over(self) -> None:
+    def _take_over(self, wait_s: float) -> None:
         """Fence every earlier producer of the id, and end what it had begun."""
 
         def body(request: Request, version: int) -> Request:
@@ -255,7 +258,7 @@ class BatchProducer(GroupWriter):
             return code, (producer_id, epoch)
 
         self._producer_id, self._epoch = self._transactions.ask(
-            Api.INIT_PRODUCER_ID, body, read, is_takeover=True
+            Api.INIT_PRODUCER_ID, body, read, takeover_s=wait_s
         )
 
     def _begin(self) -> None:
@@ -447,11 +450,11 @@ class _Asked:
         fill: Callable[[Request, int], Request],
         read: _Read[_T],
         *,
-        is_takeover: bool = False,
+        takeover_s: float | None = None,
     ) -> _T:
         """Ask until there is an answer that is one.
 
-        *fill* completes the request, in the version given.  A takeover is waited for longer, and
+        *fill* completes the request, in the version given.  A takeover is waited for so long, and
         asked for again where its answer was lost.
 
         Raises:
@@ -459,9 +462,11 @@ class _Asked:
             NoAccessError: If the broker does not let us in.
             _SaidNoError: If it says no.
         """
+        is_takeover = takeover_s is not None
+        wait_s = self.patience_s if takeover_s is None else takeover_s
 
         def once() -> _T:
-            connection = _patiently(self._connection, self.patience_s, self._passes)
+            connection = _patiently(self._connection, wait_s, self._passes)
             answer = connection.ask(api, fill(connection.request(api), connection.versions[api]))
             code, found = read(answer)
             if code:
@@ -473,8 +478,7 @@ class _Asked:
                 return True  # so older brokers say that they wait for producer ids
             return self._passes(error) and (is_takeover or isinstance(error, _SaidNoError))
 
-        least_s = TAKEOVER_S if is_takeover else 0.0
-        return _patiently(once, max(self.patience_s, least_s), passes)
+        return _patiently(once, wait_s, passes)
 
     def _connection(self) -> BrokerConnection:
         if self._at is None:

@@ -11,7 +11,9 @@ from kbackup.batches import encoding, native, walk
 from kbackup.batches.decoding import decoded
 from kbackup.errors import KafkaError, RecordTooLargeError
 from kbackup.kafka import BrokenOffError, KafkaSettings, Position, TakenOverError, produce
+from kbackup.kafka import writer as writers
 from kbackup.kafka.produce import BatchProducer
+from kbackup.kafka.writer import Takeovers
 from kbackup.records import Span, TopicPartition
 from tests.support.encoded import ZSTD, Sent, batch
 from tests.support.fake_transactions import (
@@ -40,7 +42,8 @@ BOTH = walk(pa.py_buffer(ONE + TWO)).check()
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give up soon."""
     monkeypatch.setattr(produce, "patience_s", lambda *_: 0.3)
-    monkeypatch.setattr(produce, "TAKEOVER_S", 0.3)
+    monkeypatch.setattr(writers, "TAKEOVER_S", 0.3)
+    monkeypatch.setattr(produce, "TAKEOVERS", Takeovers())
     monkeypatch.setattr(produce, "WRITERS", NoPositions())
 
 
@@ -160,7 +163,7 @@ def test_a_busy_cluster_has_longer_to_give_a_transactional_id(
     kind: int, error: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A restore of 1,000 topics waits behind their creation, where others wait for an answer."""
-    monkeypatch.setattr(produce, "TAKEOVER_S", 30.0)
+    monkeypatch.setattr(writers, "TAKEOVER_S", 30.0)
     with (
         FakeTransactions([], errors={kind: [error] * 20}) as broker,
         opened(broker) as writer,
@@ -170,14 +173,31 @@ def test_a_busy_cluster_has_longer_to_give_a_transactional_id(
     assert [True] == broker.ends()
 
 
-def test_waiting_for_a_coordinator_ends() -> None:
-    """A transactional id may stay blocked for good."""
-    with (
-        FakeTransactions([], errors={INIT: [51] * 1000}) as broker,
-        pytest.raises(BrokenOffError, match="taking over"),
-        opened(broker),
-    ):
-        pass
+def test_a_wait_for_a_coordinator_in_vain_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restore of 1,000 topics does not wait for each of them in turn, nor try each again."""
+    monkeypatch.setattr(writers, "ASKED_S", 0.0)
+    errors = {INIT: [51] * 10_000}
+    took = []
+    with FakeTransactions([], errors=errors) as broker:
+        for _ in range(3):
+            began = time.monotonic()
+            with pytest.raises(KafkaError, match="taking over") as caught, opened(broker):
+                pass
+            took.append(time.monotonic() - began >= 0.3)
+            assert not isinstance(caught.value, BrokenOffError)
+        errors[INIT] = [51] * 2
+        monkeypatch.setattr(writers, "ASKED_S", 30.0)
+        for _ in range(2):
+            with opened(broker):
+                pass
+        errors[INIT] = [51] * 10_000
+        monkeypatch.setattr(writers, "ASKED_S", 0.0)
+        began = time.monotonic()
+        with pytest.raises(KafkaError), opened(broker):
+            pass
+        took.append(time.monotonic() - began >= 0.3)
+
+    assert [True, False, False, True] == took
 
 
 @pytest.mark.parametrize(
