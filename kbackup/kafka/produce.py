@@ -75,6 +75,9 @@ _NOT_YET: Final = frozenset(
 )
 """What a coordinator says when it has done nothing, and will in a moment, or another one will."""
 
+_NO_IDS_YET: Final = Code.REQUEST_TIMED_OUT
+"""What older brokers say to a takeover while they wait for producer ids."""
+
 _BROKEN_OFF: Final = MOVED | _NOT_YET | {
     Code.NOT_ENOUGH_REPLICAS,
     Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
@@ -474,8 +477,8 @@ class _Asked:
             return found
 
         def passes(error: LostError | _SaidNoError) -> bool:
-            if is_takeover and isinstance(error, _SaidNoError) and error.code in MOVED:
-                return True  # so older brokers say that they wait for producer ids
+            if is_takeover and isinstance(error, _SaidNoError) and error.code == _NO_IDS_YET:
+                return True
             return self._passes(error) and (is_takeover or isinstance(error, _SaidNoError))
 
         return _patiently(once, wait_s, passes)

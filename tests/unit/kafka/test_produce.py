@@ -200,6 +200,22 @@ def test_a_wait_for_a_coordinator_in_vain_is_shared(monkeypatch: pytest.MonkeyPa
     assert [True, False, False, True] == took
 
 
+@pytest.mark.parametrize("code", [6, 13])
+def test_a_coordinator_that_has_something_else_against_it_is_not_waited_for(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only some answers to a takeover pass."""
+    monkeypatch.setattr(writers, "TAKEOVER_S", 30.0)
+    with (
+        FakeTransactions([], errors={INIT: [code] * 1000}) as broker,
+        pytest.raises(BrokenOffError, match="taking over"),
+        opened(broker),
+    ):
+        pass
+
+    assert 1 == broker.kinds.count(INIT)
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
