@@ -1,6 +1,6 @@
 """Versions of an object, as a server lists them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -10,73 +10,67 @@ import pytest
 from kbackup.config import loading
 from kbackup.stores.s3 import bucket
 
-NOW = datetime(2026, 11, 20, tzinfo=UTC)
-PAGE = {
-    "Versions": [
-        {"Key": "a", "VersionId": "3", "IsLatest": True},
-        {"Key": "a", "VersionId": "1", "IsLatest": False},
-        {"Key": "a.keys", "VersionId": "9", "IsLatest": True},
-    ],
-    "DeleteMarkers": [{"Key": "a", "VersionId": "2", "IsLatest": False}],
-    "IsTruncated": False,
-}
+SECOND = datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC)
 
 
-class Paged:
-    """A server whose pages have one version each."""
-
-    def send(self, operation: str, about: str, **params: Any) -> Any:  # noqa: ARG002
-        """Answer."""
-        every = [
-            ("DeleteMarkers", {"Key": "a", "VersionId": "2", "LastModified": NOW}),
-            ("Versions", {"Key": "a", "VersionId": "1", "LastModified": NOW, "Size": 1}),
-        ]
-        at = 1 if params.get("VersionIdMarker") == "2" else 0
-        kind, found = every[at]
-        more = {"NextKeyMarker": "a", "NextVersionIdMarker": "2"} if at == 0 else {}
-        return {kind: [found], "IsTruncated": at == 0, **more}
+def found(key: str, version: str, *, after_s: int = 0, size: int | None = 1) -> dict[str, Any]:
+    """A version, or without a size a delete marker, as S3 lists it: its times have seconds."""
+    told = {"Key": key, "VersionId": version, "LastModified": SECOND + timedelta(seconds=after_s)}
+    return told if size is None else {**told, "Size": size, "ETag": f'"{version}"'}
 
 
-def test_of_one_second_the_version_is_meant_wherever_a_page_ends() -> None:
-    """A marker that is on the page before does not hide it."""
-    server: Any = Paged()
-
-    assert "1" == bucket.at(server, "a", NOW)
+def hidden(keys: Iterable[str]) -> list[dict[str, Any]]:
+    """An object under a delete marker for each key."""
+    return [one for key in sorted(keys) for one in (found(key, "2", size=None), found(key, "1"))]
 
 
-def test_all_versions_are_found_over_the_ends_of_pages() -> None:
-    """Somebody may have put thousands over the one that was stored."""
-    server: Any = Paged()
-
-    assert ["2", "1"] == [one["VersionId"] for one in bucket.every(server, ["a"])]
-
-
-class Bucketful:
-    """A server with keys of which each has an object under a delete marker, in pages of six.
+class Server:
+    """A server with versions, the newest of each key first, which it lists some a page.
 
     As some do, it lists nothing behind a key that does not begin with what is asked for.
     """
 
-    def __init__(self, keys: Iterable[str]) -> None:
-        self.every = [(key, version) for key in sorted(keys) for version in ("2", "1")]
-        self.requests = 0
+    def __init__(self, every: Sequence[dict[str, Any]], *, most: int) -> None:
+        self.every, self.most = every, most
+        self.requests, self.deleted = 0, list[str]()
 
     def send(self, operation: str, about: str, **params: Any) -> Any:  # noqa: ARG002
-        """Answer."""
+        """Answer, or delete."""
+        if operation == "delete_object":
+            self.deleted.append(params["VersionId"])
+            return {}
         self.requests += 1
         prefix, after = params["Prefix"], params.get("KeyMarker", "")
         if not after.startswith(prefix) and after:
             return {"IsTruncated": False}
         version = params.get("VersionIdMarker")
-        place = [key for key, _ in self.every if key <= after]
-        at = self.every.index((after, version)) + 1 if version else len(place)
-        left = [one for one in self.every[at:] if one[0].startswith(prefix)]
-        page, more = left[:6], left[6:]
-        found = [{"Key": key, "VersionId": version} for key, version in page]
-        answer = {"Versions": [one for one in found if one["VersionId"] == "1"]}
-        answer["DeleteMarkers"] = [one for one in found if one["VersionId"] == "2"]
-        last = {"NextKeyMarker": page[-1][0], "NextVersionIdMarker": page[-1][1]} if more else {}
-        return {**answer, "IsTruncated": bool(more), **last}
+        places = [(one["Key"], one["VersionId"]) for one in self.every]
+        at = places.index((after, version)) + 1 if version else sum(k <= after for k, _ in places)
+        left = [one for one in self.every[at:] if one["Key"].startswith(prefix)]
+        page, more = left[: self.most], left[self.most :]
+        latest = {one["Key"]: one for one in reversed(self.every)}
+        page = [{**one, "IsLatest": one is latest[one["Key"]]} for one in page]
+        answer: dict[str, Any] = {
+            "Versions": [one for one in page if "Size" in one],
+            "DeleteMarkers": [one for one in page if "Size" not in one],
+            "IsTruncated": bool(more),
+        }
+        if more:
+            answer["NextKeyMarker"] = page[-1]["Key"]
+            if more[0]["Key"] == page[-1]["Key"]:
+                answer["NextVersionIdMarker"] = page[-1]["VersionId"]
+        return answer
+
+    def etag(self, answer: dict[str, Any], key: str) -> str:  # noqa: ARG002
+        """The one listed."""
+        return str(answer["ETag"]).strip('"')
+
+
+def test_of_one_second_the_version_is_meant_wherever_a_page_ends() -> None:
+    """A marker that is on the page before does not hide it."""
+    server: Any = Server(hidden("a"), most=1)
+
+    assert "1" == bucket.at(server, "a", SECOND)
 
 
 THERE = [f"topics/a/a+{number:05}{end}" for number in range(200) for end in (".avro", ".keys.avro")]
@@ -97,7 +91,7 @@ THERE = [f"topics/a/a+{number:05}{end}" for number in range(200) for end in (".a
 )
 def test_versions_of_many_objects_are_listed_together(wanted: list[str], most: int) -> None:
     """What lies far apart is asked for by itself, whatever is between."""
-    server: Any = Bucketful(THERE)
+    server: Any = Server(hidden(THERE), most=6)
 
     found = [(one["Key"], one["VersionId"]) for one in bucket.every(server, wanted)]
 
@@ -111,7 +105,7 @@ def test_versions_are_found_of_whatever_objects_are_asked_for(seed: int) -> None
     chance = Random(seed)
     there = {"".join(chance.choices("ab/+", k=chance.randint(1, 5))) for _ in range(60)}
     wanted = {*chance.sample(sorted(there), 20), "a", "b/", "never"}
-    server: Any = Bucketful(there)
+    server: Any = Server(hidden(there), most=5)
 
     found = [(one["Key"], one["VersionId"]) for one in bucket.every(server, wanted)]
 
@@ -119,58 +113,14 @@ def test_versions_are_found_of_whatever_objects_are_asked_for(seed: int) -> None
     assert server.requests <= 2 * len(wanted)
 
 
-class Listed:
-    """A server that has one page."""
-
-    def __init__(self) -> None:
-        self.deleted: list[str] = []
-
-    def send(self, operation: str, about: str, **params: Any) -> Any:  # noqa: ARG002
-        """Answer, or delete."""
-        if operation == "delete_object":
-            self.deleted.append(params["VersionId"])
-        return PAGE
-
-
 def test_the_newest_version_goes_last() -> None:
     """Whoever dies before it leaves what was there, and no older object in its place."""
-    server: Any = Listed()
+    versions = [found("a", "3"), found("a", "2", size=None), found("a", "1"), found("a.keys", "9")]
+    server: Any = Server(versions, most=9)
 
     bucket.S3Bucket(server).delete_versions("a")
 
     assert ["1", "2", "3"] == server.deleted
-
-
-SECOND = datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC)
-
-
-def found(key: str, version: str, *, after_s: int = 0, size: int | None = 1) -> dict[str, Any]:
-    """A version, or without a size a delete marker, as S3 lists it: its times have seconds."""
-    told = {"Key": key, "VersionId": version, "LastModified": SECOND + timedelta(seconds=after_s)}
-    return told if size is None else {**told, "Size": size, "ETag": f'"{version}"'}
-
-
-class AtTimes:
-    """A server that lists versions, the newest of each key first, in pages of one key."""
-
-    def __init__(self, *pages: list[dict[str, Any]]) -> None:
-        self.pages = pages
-
-    def send(self, operation: str, about: str, **params: Any) -> Any:  # noqa: ARG002
-        """Answer with the page behind the marker."""
-        after = params.get("KeyMarker", "")
-        left = [page for page in self.pages if page[0]["Key"] > after]
-        every = left[0] if left else []
-        answer = {
-            "Versions": [one for one in every if "Size" in one],
-            "DeleteMarkers": [one for one in every if "Size" not in one],
-            "IsTruncated": len(left) > 1,
-        }
-        return answer | ({"NextKeyMarker": left[0][0]["Key"]} if left else {})
-
-    def etag(self, answer: dict[str, Any], key: str) -> str:  # noqa: ARG002
-        """The one listed."""
-        return str(answer["ETag"]).strip('"')
 
 
 @pytest.mark.parametrize(
@@ -202,7 +152,7 @@ def test_the_version_of_a_time_is_the_one_that_was_stored(
     listed: list[dict[str, Any]], wanted: str | None
 ) -> None:
     """By the server's times alone: the ledger, with whatever it names, may be gone too."""
-    server: Any = AtTimes([found("0", "0")], listed, [found("a.keys", "9")])
+    server: Any = Server([found("0", "0"), *listed, found("a.keys", "9")], most=2)
 
     every = {one.key: one.etag for one in bucket.listed(server, "", "", SECOND)}
 
