@@ -11,7 +11,7 @@ from kbackup.stores import LifecycleRule
 from kbackup.stores.s3.bucket import S3Bucket
 from kbackup.stores.s3.options import ObjectSettings
 
-Answer = dict[str, Any] | StoreError
+Answer = dict[str, Any] | StoreError | list[dict[str, Any]]
 
 
 def refused(code: str, status: int = 403) -> StoreError:
@@ -19,19 +19,24 @@ def refused(code: str, status: int = 403) -> StoreError:
 
 
 class Server:
-    """Answers each operation as it is told, and remembers what was asked."""
+    """Answers each operation as it is told, or page by page, and remembers what was asked."""
 
     def __init__(self, **answers: Answer) -> None:
         self.answers = answers
         self.settings = ObjectSettings.of({})
         self.asked: list[str] = []
+        self.params: list[dict[str, Any]] = []
 
-    def send(self, operation: str, _about: str, **_params: Any) -> Any:
+    def send(self, operation: str, _about: str, **params: Any) -> Any:
         self.asked.append(operation)
+        self.params.append(params)
         answer = self.answers.get(operation, {})
         if isinstance(answer, StoreError):
             raise answer
-        return answer
+        return answer.pop(0) if isinstance(answer, list) else answer
+
+    def resource(self, about: str) -> str:
+        return f"s3://lake/{about}"
 
 
 def facts(**answers: Answer) -> Any:
@@ -195,3 +200,26 @@ def test_a_denied_condition_is_an_error() -> None:
     """What fails for another reason says nothing about conditions."""
     with pytest.raises(StoreError, match="AccessDenied"):
         S3Bucket(Server(put_object=refused("AccessDenied"))).probe_conditions("k")  # type: ignore[arg-type]
+
+
+def page(key: str, **more: Any) -> dict[str, Any]:
+    """A page of one upload."""
+    return {"Uploads": [{"Key": key, "UploadId": "id", "Initiated": datetime.now(UTC)}]} | more
+
+
+def test_all_pages_of_unfinished_uploads_are_read() -> None:
+    """Each is asked for where the one before it has ended."""
+    more = {"IsTruncated": True, "NextKeyMarker": "a", "NextUploadIdMarker": "id"}
+    server: Any = Server(list_multipart_uploads=[page("a", **more), page("b")])
+
+    assert ["a", "b"] == [one.key for one in S3Bucket(server).unfinished("t/")]
+    assert {"Prefix": "t/", "KeyMarker": "a", "UploadIdMarker": "id"} == server.params[1]
+
+
+@pytest.mark.parametrize("more", [{}, {"NextKeyMarker": "a", "NextUploadIdMarker": "id"}])
+def test_a_listing_that_does_not_go_on_is_an_error(more: dict[str, Any]) -> None:
+    """Part of a listing is never taken for the whole, and no listing is read for ever."""
+    server: Any = Server(list_multipart_uploads=[page("a", IsTruncated=True, **more)] * 3)
+
+    with pytest.raises(StoreError, match="not complete"):
+        list(S3Bucket(server).unfinished("t/"))
