@@ -3,7 +3,9 @@
 import atexit
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError as ClientError
@@ -59,115 +61,64 @@ def test_a_commit_that_is_not_answered_is_an_error_in_time(
     assert time.monotonic() - begin < 30
 
 
+def play(group: GroupPositions, **calls: Callable[..., Any]) -> None:
+    """Have the group's client do this, and leave as it does."""
+    group._consumer = SimpleNamespace(close=group._consumer.close, **calls)  # type: ignore[assignment]
+
+
 def test_an_answer_that_comes_late_is_not_taken_for_another_partitions(
     group: GroupPositions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Offsets of two partitions may be the same number."""
     monkeypatch.setattr(group, "read", lambda _: None)
-    late = At("orders", 1, 7)
-    monkeypatch.setattr(client, "_LOOK_S", 0.01)
-    answer = group._committed
-    consumer = group._consumer
 
-    class Late:
-        """The group's client, which calls back for what was committed a while ago."""
+    def poll(seconds: float) -> None:
+        time.sleep(seconds)
+        group._committed(None, [At("orders", 1, 7)])
 
-        def commit(self, **_: object) -> None:
-            """Take a commit, and never answer it."""
-
-        def poll(self, seconds: float) -> None:
-            """Answer the other one."""
-            time.sleep(seconds)
-            answer(None, [late])
-
-        def close(self) -> None:
-            """Leave."""
-            consumer.close()
-
-    monkeypatch.setattr(group, "_consumer", Late())
+    play(group, commit=lambda **_: None, poll=poll)
 
     with pytest.raises(KafkaError, match="orders-0 offset 7"):
         group.advance(WHERE, Position(7))
 
 
-def test_an_error_of_the_partition_is_not_taken_for_no_position(
-    group: GroupPositions, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_the_partition_is_not_taken_for_no_position(group: GroupPositions) -> None:
     """An unfinished transaction is recognised, although only the partition's line mentions it."""
-    unstable = At("orders", 0)
-
-    class Answer:
-        """What the client returns: an error that only its own code can set."""
-
-        error = ClientError(ClientError.UNSTABLE_OFFSET_COMMIT)
-        offset, metadata = unstable.offset, None
-
-    class Unstable:
-        """The group's client."""
-
-        def committed(self, *_: object) -> list[Answer]:
-            """Answer without a position."""
-            return [Answer()]
-
-        def close(self) -> None:
-            """Leave."""
-
-    consumer = group._consumer
-    monkeypatch.setattr(group, "_consumer", Unstable())
+    error = ClientError(ClientError.UNSTABLE_OFFSET_COMMIT)
+    unstable = SimpleNamespace(error=error, offset=-1001, metadata=None)
+    play(group, committed=lambda *_: [unstable])
 
     with pytest.raises(KafkaError, match="position of group group in orders-0"):
         group.read(WHERE)
-    consumer.close()
 
 
-class Answering:
-    """The group's client, of a broker that refuses one partition at first."""
-
-    def __init__(self, group: GroupPositions, held: dict[int, int], refused: int) -> None:
-        self._group, self._held, self._refused = group, held, refused
-        self._asked: list[At] = []
-        self.commits: list[list[int]] = []
-        self.held = held
-
-    def committed(self, asked: list[At], _timeout: float) -> list[At]:
-        """The positions."""
-        return [At(at.topic, at.partition, self.held.get(at.partition, -1001)) for at in asked]
-
-    def commit(self, *, offsets: list[At], asynchronous: bool) -> None:
-        """Take them."""
-        assert asynchronous
-        self._asked = offsets
-        self.commits.append([at.partition for at in offsets])
-
-    def poll(self, _seconds: float) -> None:
-        """Answer."""
-        for at in self._asked:
-            error = None
-            if at.partition == self._refused:
-                error, self._refused = ClientError(ClientError.NOT_COORDINATOR), -1
-            else:
-                self.held[at.partition] = at.offset
-            self._group._committed(error, [at])
-        self._asked = []
-
-    def close(self) -> None:
-        """Leave."""
-
-
-def test_many_positions_are_committed_in_one_request(
-    group: GroupPositions, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_positions_are_committed_in_one_request(group: GroupPositions) -> None:
     """A position that would move back is refused by name; one that fails at first is retried."""
-    consumer, held = group._consumer, {1: 9}
-    client = Answering(group, held, refused=2)
-    monkeypatch.setattr(group, "_consumer", client)
+    held, refused, commits = {1: 9}, [2], list[list[At]]()
+
+    def poll(_seconds: float) -> None:
+        for at in commits[-1]:
+            if at.partition in refused:
+                refused.remove(at.partition)
+                group._committed(ClientError(ClientError.NOT_COORDINATOR), [at])
+            else:
+                held[at.partition] = at.offset
+                group._committed(None, [at])
+
+    play(
+        group,
+        committed=lambda asked, _timeout: [
+            At(at.topic, at.partition, held.get(at.partition, -1001)) for at in asked
+        ],
+        commit=lambda *, offsets, asynchronous: commits.append(offsets * asynchronous),
+        poll=poll,
+    )
 
     errors = group.advance_all({TopicPartition("orders", at): Position(7) for at in range(4)})
 
     assert {1: "offset_moved"} == {where.partition: e.code for where, e in errors.items()}
     assert {0: 7, 1: 9, 2: 7, 3: 7} == held
-    assert [[0, 2, 3], [2]] == client.commits
-    consumer.close()
+    assert [[0, 2, 3], [2]] == [[at.partition for at in offsets] for offsets in commits]
 
 
 def test_many_commits_that_are_not_answered_are_waited_for_once(group: GroupPositions) -> None:
