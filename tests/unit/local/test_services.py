@@ -8,6 +8,7 @@ from kbackup.errors import ConfigurationError, LocalServiceError
 from kbackup.local import downloads, java, kafka, servers, start_kafka
 from kbackup.local.downloads import KAFKA_VERSION, fetch_kafka, ivy_jar
 from kbackup.spark.java import Java
+from tests.support.apicurio import REGISTRY_VERSION, fetch_registry
 
 
 @pytest.mark.parametrize("release", downloads.RELEASES.values(), ids=downloads.RELEASES)
@@ -45,30 +46,55 @@ def test_without_ivy_the_error_names_pyspark(monkeypatch: pytest.MonkeyPatch) ->
     assert "PySpark, which is not installed" in caught.value.why
 
 
-def test_without_network_and_cache_the_error_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A failed download is retried, then reported in one line with its reason and what to do."""
-    calls = tmp_path / "calls"
-    program = tmp_path / "bin" / "java"
-    program.parent.mkdir()
-    program.write_text(
-        f"#!/bin/sh\necho call >>{calls}\necho ':: resolving'\n"
-        "echo '  Host repository.example not found. url=https://repository.example/x'\nexit 1\n"
-    )
-    program.chmod(0o755)
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, and no wait for another try."""
     monkeypatch.setenv("KBACKUP_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
     monkeypatch.setattr(downloads, "_PAUSES", (0.0, 0.0))
+    return tmp_path / "cache"
+
+
+def ivy(folder: Path, script: str) -> Java:
+    """A program in the place of Java, which runs in the place of Ivy."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return Java(folder, "17", "PATH")
+
+
+def test_without_network_and_cache_the_error_says_so(cache: Path, tmp_path: Path) -> None:
+    """A failed download is retried, then reported in one line with its reason and what to do."""
+    calls = tmp_path / "calls"
+    java = ivy(
+        tmp_path,
+        f"echo call >>{calls}\necho ':: resolving'\n"
+        "echo '  Host repository.example not found. url=https://repository.example/x'\nexit 1",
+    )
 
     with pytest.raises(LocalServiceError) as caught:
-        fetch_kafka(Java(tmp_path, "17", "PATH"))
+        fetch_kafka(java)
 
     assert len(calls.read_text().splitlines()) == 3
     assert f"Apache Kafka {KAFKA_VERSION} is not in the cache" in caught.value.what
     assert caught.value.why.startswith("Host repository.example not found")
-    assert f"{tmp_path}/cache/kafka-{KAFKA_VERSION}" in caught.value.do
+    assert f"{cache}/kafka-{KAFKA_VERSION}" in caught.value.do
+
+
+def test_an_altered_program_is_not_run(cache: Path, tmp_path: Path) -> None:
+    """A program with a wrong checksum stays out of the cache."""
+    name = f"apicurio-registry-app-{REGISTRY_VERSION}-all.tar.gz"
+    script = (
+        f'while [ "$1" != -retrieve ]; do shift; done\necho "another program" > "${{2%/*}}/{name}"'
+    )
+
+    with pytest.raises(LocalServiceError, match="could not be downloaded") as caught:
+        fetch_registry(ivy(tmp_path, script))
+
+    assert f"missing or altered: {name}" == caught.value.why
+    assert not [path for path in cache.iterdir() if path.is_dir()]
 
 
 def test_without_moto_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
