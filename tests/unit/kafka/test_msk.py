@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from kbackup.errors import ConfigurationError, KafkaError
-from kbackup.kafka import KafkaSettings
+from kbackup.kafka import KafkaSettings, msk
 from kbackup.kafka.cluster import check_properties
 
 pytest.importorskip("aws_msk_iam_sasl_signer", reason="the extra msk is not installed")
@@ -29,14 +29,7 @@ def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-
-
-@pytest.fixture(autouse=True)
-def _fresh(aws: None) -> None:
-    """No credentials that another test has found."""
-    from kbackup.kafka import msk
-
-    msk._credentials.cache_clear()
+    msk._credentials.cache_clear()  # what another test has found
 
 
 def query(token: str) -> dict[str, list[str]]:

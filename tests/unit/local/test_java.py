@@ -205,14 +205,10 @@ def test_without_any_java_the_error_says_what_to_do(
     assert ".[java]" in caught.value.do
 
 
-def test_no_bundle_leaves_java_its_authorities() -> None:
-    """Without a certificate bundle Java keeps its own authorities."""
-    assert trust_store_options() == []
-
-
 @pytest.mark.parametrize(
     "content",
     [
+        pytest.param(None, id="none"),
         pytest.param(b"", id="empty"),
         pytest.param(
             b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", id="broken"
@@ -220,19 +216,19 @@ def test_no_bundle_leaves_java_its_authorities() -> None:
     ],
 )
 def test_a_bundle_without_certificates_is_told_of(
-    content: bytes,
+    content: bytes | None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A bundle that cannot be used is named, and Java keeps its own authorities."""
-    (tmp_path / "bundle.pem").write_bytes(content)
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "bundle.pem"))
+    """Java keeps its own authorities, and a bundle that cannot be used is named."""
+    if content is not None:
+        (tmp_path / "bundle.pem").write_bytes(content)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "bundle.pem"))
 
-    options = trust_store_options()
-
-    assert options == []
-    assert f"{tmp_path}/bundle.pem: no certificate in it" in caplog.text
+    assert [] == trust_store_options()
+    told = f"{tmp_path}/bundle.pem: no certificate in it" in caplog.text
+    assert (content is not None) == told
 
 
 @pytest.mark.parametrize(
