@@ -2,7 +2,6 @@
 
 import gc
 import json
-import pickle
 import re
 import tomllib
 from collections.abc import Callable
@@ -279,13 +278,6 @@ def test_what_is_no_registry_is_named(registry: FakeRegistry, connected: Connect
         connected(urls=(registry.url + "/wrong",)).schema(1)
 
     assert "schema.registry.url" in caught.value.do
-
-
-def test_the_error_crosses_processes() -> None:
-    """An error of the registry reaches the driver in a task's report, with all it says."""
-    error = pickle.loads(pickle.dumps(RegistryError("what", "why", "do", topic="t")))
-
-    assert ("what", "t", 5) == (error.what, error.place["topic"], error.exit_code)
 
 
 def test_a_connection_that_nobody_holds_is_closed(
