@@ -49,16 +49,6 @@ def test_headers_stay_with_their_record(rows: list[Headers], start: int) -> None
     assert [row or None for row in rows[start:]] == found
 
 
-@pytest.mark.parametrize("count", [pytest.param(n, id=f"{n} on each record") for n in range(4)])
-def test_as_many_headers_on_each_record(count: int) -> None:
-    """Records that all have the same headers get the same result as any others."""
-    rows: list[Headers] = [
-        [(f"name{at}", b"%d-%d" % (row, at)) for at in range(count)] for row in range(5)
-    ]
-
-    assert [row or None for row in rows] == list(_headers(column(rows)))
-
-
 def test_what_python_makes_of_the_clients_exception_is_undone() -> None:
     """A fatal error that arises during a callback is reported as itself."""
     fenced = KafkaException(Code(Code._FENCED))
