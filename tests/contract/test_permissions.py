@@ -73,7 +73,7 @@ def needed(line: str) -> tuple[str, str]:
 def documented() -> dict[str, set[tuple[str, str]]]:
     """What the table gives each command: actions, and what each is on."""
     _, _, table = PAGE.read_text().partition("|".join(("|command", *PLACES)))
-    found = {}
+    found: dict[str, set[tuple[str, str]]] = {}
     for row in table.partition("\n\n")[0].splitlines()[2:]:
         commands, *cells = (re.findall("`(.+?)`", cell) for cell in row.split("|")[1:-1])
         grants = zip(cells, PLACES, strict=True)

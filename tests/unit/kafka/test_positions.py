@@ -63,7 +63,7 @@ def test_a_commit_that_is_not_answered_is_an_error_in_time(
 
 def play(group: GroupPositions, **calls: Callable[..., Any]) -> None:
     """Have the group's client do this, and leave as it does."""
-    group._consumer = SimpleNamespace(close=group._consumer.close, **calls)  # type: ignore[assignment]
+    group._consumer = SimpleNamespace(close=group._consumer.close, **calls)
 
 
 def test_an_answer_that_comes_late_is_not_taken_for_another_partitions(

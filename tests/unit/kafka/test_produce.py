@@ -176,7 +176,7 @@ def test_a_busy_cluster_has_longer_to_give_a_transactional_id(
 def test_a_wait_for_a_coordinator_in_vain_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """A restore of 1,000 topics does not wait for each of them in turn, nor try each again."""
     monkeypatch.setattr(writers, "ASKED_S", 0.0)
-    errors = {INIT: [51] * 10_000}
+    errors: dict[int, list[int | None]] = {INIT: [51] * 10_000}
     took = []
     with FakeTransactions([], errors=errors) as broker:
         for _ in range(3):
