@@ -377,7 +377,7 @@ def test_whatever_records_hold_is_sound_rows_or_an_error(rounds: int, either: st
 def test_altered_bytes_are_sound_rows_or_an_error_and_both_ways_the_same(
     monkeypatch: pytest.MonkeyPatch, either: str
 ) -> None:
-    """Altered batches with a right CRC never harm the process: C and Python say the same of them."""
+    """Altered batches with a right CRC harm no process, and C and Python say the same of them."""
     chance, library = random.Random(23), native.library()
     for _ in range(1_500):
         data = mutated(chance, chance.choice(SAMPLES))
