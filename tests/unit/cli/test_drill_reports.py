@@ -1,21 +1,19 @@
 """What a bucket says of past drills: on a screen, as a page, as metrics."""
 
-import json
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from kbackup.catalog import drills, identity
-from kbackup.cli import root
 from kbackup.cli.page import drill_page
 from kbackup.naming import Layout
 from kbackup.runs import history
 from kbackup.stores import StoreSettings, open_store
 from tests.support.ended import ended
+from tests.support.invoked import run
 from tests.unit.catalog.test_drills import REPORT
 
 FAILED = replace(REPORT, id="f411", exit_code=7, ended_ms=1_800_600_000_000)
@@ -32,24 +30,20 @@ def place(tmp_path: Path) -> Path:
     return folder
 
 
-def run(place: Path, *words: str) -> Result:
-    """Run a command about the bucket."""
-    options = ["--store-url", f"file://{place}", "-b", "b"]
-    return CliRunner().invoke(root, ["restore", "drill", "--check", *options, *words])
+CHECK = "restore drill --check -b b"
 
 
 def test_reports_that_nobody_altered_are_shown(place: Path) -> None:
     """Each with its result; a drill that failed leaves a good report of that."""
-    shown = run(place)
-    lines = [json.loads(line) for line in run(place, "--json").stdout.splitlines()]
+    shown = run(place, CHECK, json=False)
 
     assert (0, "passed", "failed (exit 7)") == (
-        shown.exit_code,
+        shown.code,
         *(word for word in ("passed", "failed (exit 7)") if word in shown.stdout),
     )
-    reports = [line for line in lines if line["type"] == "drill_report"]
     assert [(1, "5c1e09ab", "none"), (2, "f411", "none")] == [
-        (line["number"], line["report"]["id"], line["signature"]) for line in reports
+        (line["number"], line["report"]["id"], line["signature"])
+        for line in run(place, CHECK).of("drill_report")
     ]
 
 
@@ -58,10 +52,10 @@ def test_a_report_that_was_altered_is_named(place: Path) -> None:
     first, _ = sorted(place.glob("_kbackup/drills/*/*.json"))
     first.write_text(first.read_text().replace('"records": 41', '"records": 42'))
 
-    found = run(place, "--json")
+    found = run(place, CHECK)
 
-    assert 7 == found.exit_code
-    (error,) = json.loads(found.stdout.splitlines()[-1])["errors"]
+    assert 7 == found.code
+    (error,) = found.lines[-1]["errors"]
     assert (first.name, "corrupt") == (Path(error["what"]).name, error["code"])
 
 
@@ -76,14 +70,14 @@ def test_reports_are_checked_in_a_copy_of_the_bucket(place: Path, tmp_path: Path
     key.unlink()
     identity.ensure(open_store(StoreSettings(f"file://{other}")), layout, "o", datetime.now(UTC))
 
-    assert [0, 0, 7] == [run(each).exit_code for each in (place, copy, other)]
-    lines = [run(each, "--json").stdout.splitlines() for each in (place, copy)]
-    reports = [[line for line in each if '"drill_report"' in line] for each in lines]
+    found = [run(each, CHECK) for each in (place, copy, other)]
+    assert [0, 0, 7] == [each.code for each in found]
+    reports = [each.of("drill_report") for each in found]
     assert (3, reports[0]) == (len(reports[0]), reports[1])
 
     first = min(copy.glob("_kbackup/drills/*/*.json"))
     first.write_text(first.read_text().replace('"records": 41', '"records": 42'))
-    assert [0, 7] == [run(each).exit_code for each in (place, copy)]
+    assert [0, 7] == [run(each, CHECK).code for each in (place, copy)]
 
 
 def test_without_a_report_nothing_is_right(place: Path) -> None:
@@ -91,21 +85,20 @@ def test_without_a_report_nothing_is_right(place: Path) -> None:
     for each in place.glob("_kbackup/drills/*/*.json"):
         each.unlink()
 
-    assert 4 == run(place).exit_code
+    assert 4 == run(place, CHECK).code
 
 
 def test_a_key_that_checks_nothing_is_refused(place: Path) -> None:
     """A drill makes signatures, and checks none."""
-    words = ["restore", "drill", "--public-key", "x", "--store-url", f"file://{place}", "-b", "b"]
-    found = CliRunner().invoke(root, [*words, "-k", "h:1"])
+    found = run(place, "restore drill --public-key x -b b -k h:1", json=False)
 
-    assert (2, True) == (found.exit_code, "--public-key" in found.stderr)
+    assert (2, True) == (found.code, "--public-key" in found.stderr)
     assert "add --check, or leave it out" in found.stderr
 
 
 def test_the_newest_report_is_a_page(place: Path, tmp_path: Path) -> None:
     """The same that the drill itself writes when it is asked."""
-    run(place, "--html", str(tmp_path / "drill.html"))
+    run(place, f"{CHECK} --html {tmp_path / 'drill.html'}")
 
     text = (tmp_path / "drill.html").read_text()
     newest = next(drills.newest_first(open_store(StoreSettings(f"file://{place}")), Layout()))
@@ -119,12 +112,10 @@ def test_the_last_drill_is_part_of_the_status(place: Path, tmp_path: Path) -> No
     now = datetime.now(UTC)
     store = open_store(StoreSettings(f"file://{place}"))
     history.write_run(store, Layout(), ended(run=history.new_run_id(now), exit_code=0))
-    options = ["--store-url", f"file://{place}", "-b", "b"]
-    words = ["sink", "status", *options, "--metrics-file", str(tmp_path / "m.prom")]
+    line = f"sink status -b b --metrics-file {tmp_path / 'm.prom'}"
     passed = datetime.fromtimestamp(REPORT.ended_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    shown = CliRunner().invoke(root, words).stdout
-    said = json.loads(CliRunner().invoke(root, [*words, "--json"]).stdout.splitlines()[-1])
+    shown, said = run(place, line, json=False).stdout, run(place, line).lines[-1]
 
     assert f"drills: last passed {passed}, the last one failed (exit 7)" in shown
     assert {

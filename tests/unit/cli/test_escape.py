@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kbackup.cli.terminal import escape
@@ -18,14 +18,12 @@ def harmful(text: str) -> list[str]:
 
 
 @given(st.text(st.characters() | st.characters(categories=cast("Any", sorted(HARMFUL)))))
-@settings(deadline=None)
 def test_no_harmful_character_comes_through(text: str) -> None:
     """A terminal receives only harmless characters, whatever a name contains."""
     assert [] == harmful(escape(text))
 
 
 @given(st.text(st.characters(categories=["L", "N", "P", "S"])))
-@settings(deadline=None)
 def test_readable_text_stays(text: str) -> None:
     """Letters, digits and signs of any script are shown as they are."""
     assert text == escape(text)

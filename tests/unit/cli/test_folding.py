@@ -1,7 +1,7 @@
 """Text in lines that fit: sentences, and commands that are to be pasted."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -13,7 +13,6 @@ TEXTS = st.text(st.sampled_from("ab 01234,.\u2009/_-+(") | st.characters(categor
 
 
 @given(TEXTS, st.integers(1, 50))
-@settings(deadline=None)
 def test_nothing_but_spaces_is_lost(text: str, width: int) -> None:
     """Folded text loses nothing, and no line is too long."""
     lines = fold(text, width)

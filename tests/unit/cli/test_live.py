@@ -13,6 +13,7 @@ from kbackup.cli.terminal import OutputStream
 from kbackup.events import Planned
 from tests.support.ended import progress as news
 from tests.support.ended import row
+from tests.unit.cli.conftest import Terminal
 
 
 def progress_of(
@@ -128,13 +129,6 @@ def test_what_needs_no_spark_does_not_speak_of_it() -> None:
         display.tell(Planned([plan]))
 
     assert "Spark" not in file.getvalue()
-
-
-class Terminal(io.StringIO):
-    """A terminal, as far as writing goes."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """The commands that look, as they are typed."""
 
-import io
 import socket
 import sys
 from datetime import UTC, datetime
@@ -17,6 +16,8 @@ from kbackup.naming import Layout
 from kbackup.runs import history, wiring
 from kbackup.stores import StoreSettings, open_store
 from tests.support.ended import ended, row
+from tests.support.invoked import invoke, run
+from tests.unit.cli.conftest import Terminal
 
 
 @pytest.mark.parametrize("option", ["--template", "-f"])
@@ -37,38 +38,26 @@ def test_peek_narrows_to_a_format(tmp_path: Path) -> None:
     backup = Backup.in_folder(tmp_path)
     backup.put("orders", 0, batch([7], value=b'{"from": "json"}'), views=JSON)
     backup.put("orders", 0, batch([7], value=b"whole"))
-    words = ["restore", "cat", "orders", "--store-url", f"file://{tmp_path}", "--template", "%s"]
+    line = "restore cat orders --template %s"
 
-    plain, narrow = (
-        CliRunner().invoke(root, [*words, *more], prog_name="kbackup")
-        for more in ([], ["--only-format", "json"])
-    )
+    plain = run(tmp_path, line, json=False)
+    narrow = run(tmp_path, f"{line} --only-format json", json=False)
 
-    assert (0, "whole", "") == (plain.exit_code, plain.stdout, plain.stderr)
-    assert (0, b'{"from":"json"}') == (narrow.exit_code, narrow.stdout_bytes.replace(b" ", b""))
+    assert (0, "whole", "") == (plain.code, plain.stdout, plain.stderr)
+    assert (0, '{"from":"json"}') == (narrow.code, narrow.stdout.replace(" ", ""))
 
 
 def test_peek_shows_the_records_of_a_key_from_a_time_on(tmp_path: Path) -> None:
     """Options choose by key and time, also bytes that are no text."""
     backup = Backup.in_folder(tmp_path)
     backup.put("orders", 0, *(batch([at], key=b"\xff", value=b"v%d" % at) for at in range(3)))
-    words = ["restore", "cat", "orders", "--store-url", f"file://{tmp_path}", "--template", "%s "]
-    words += ["--key", "\udcff", "--from-time", str(TIME + 1)]
+    line = f"restore cat orders --template %s; --key \udcff --from-time {TIME + 1}"
 
-    found, missed = (
-        CliRunner().invoke(root, [*words, *more], prog_name="kbackup")
-        for more in ([], ["--to-time", str(TIME + 1)])
-    )
+    found = run(tmp_path, line, json=False)
+    missed = run(tmp_path, f"{line} --to-time {TIME + 1}", json=False)
 
-    assert (0, "v1 v2 ") == (found.exit_code, found.stdout)
-    assert 2 == missed.exit_code
-
-
-class Terminal(io.StringIO):
-    """A screen."""
-
-    def isatty(self) -> bool:
-        return True
+    assert (0, "v1;v2;") == (found.code, found.stdout)
+    assert 2 == missed.code
 
 
 @pytest.mark.parametrize("term", ["xterm", "dumb"])
@@ -97,11 +86,9 @@ def test_status_writes_metrics(words: str, tmp_path: Path) -> None:
     """Of a bucket without a run too; --prometheus is what the option of a sink's was called."""
     out = tmp_path / "out.prom"
 
-    result = CliRunner().invoke(
-        root, [*words.split(), str(out), "--store-url", f"file://{tmp_path}"]
-    )
+    result = run(tmp_path, f"{words} {out}")
 
-    assert (7, True) == (result.exit_code, "kbackup_up{" in out.read_text())
+    assert (7, True) == (result.code, "kbackup_up{" in out.read_text())
 
 
 STANDBY = """\
@@ -139,28 +126,29 @@ def test_the_status_of_a_restore_is_that_of_its_configuration(
     backup = identity.ensure(store, layout, wiring.address(settings).address, now)
     for group in (wiring.restore_groups(settings, backup)[0], "night"):
         rows = [row("orders")]
-        run = ended(run=history.new_run_id(now), command="restore", group=group, partitions=rows)
-        history.write_run(store, layout, run)
+        of_group = ended(
+            run=history.new_run_id(now), command="restore", group=group, partitions=rows
+        )
+        history.write_run(store, layout, of_group)
     asked = words.format(file=file, url=url).split()
 
-    result = CliRunner().invoke(root, ["restore", "status", *asked, "--max-age", "1h"])
+    result = invoke("restore", "status", *asked, "--max-age", "1h")
 
-    assert exit_code == result.exit_code, result.output
-    assert (exit_code == 2) == ("restores of 2 consumer groups were found" in result.output)
-    assert (exit_code == 2) == (f"night ({run.run}, orders)" in " ".join(result.output.split()))
+    assert exit_code == result.code, result
+    said = " ".join(result.stderr.split())
+    assert (exit_code == 2) == ("restores of 2 consumer groups were found" in said)
+    assert (exit_code == 2) == (f"night ({of_group.run}, orders)" in said)
 
 
 def test_status_says_why_metrics_cannot_be_written(tmp_path: Path) -> None:
     """No folder is made for a file of a name that may be misspelt."""
     place = f"{tmp_path}/none/out.prom"
-    words = ["sink", "status", "--store-url", f"file://{tmp_path}", "--metrics-file", place]
 
-    result = CliRunner(env={"COLUMNS": "400"}).invoke(root, words)
+    result = run(tmp_path, f"sink status --metrics-file {place}", json=False)
 
-    assert (2, []) == (result.exit_code, list(tmp_path.iterdir()))
-    said = " ".join(result.stderr.split())
-    assert f"metrics file {place} cannot be written" in said
-    assert "is not a folder" in said
+    assert (2, []) == (result.code, list(tmp_path.iterdir()))
+    assert _unfolded(f"metrics file {place} cannot be written") in _unfolded(result.stderr)
+    assert "is not a folder" in result.stderr
 
 
 def test_status_says_why_metrics_cannot_be_served(tmp_path: Path) -> None:
@@ -169,11 +157,10 @@ def test_status_says_why_metrics_cannot_be_served(tmp_path: Path) -> None:
         busy.bind(("127.0.0.1", 0))
         busy.listen()
         port = busy.getsockname()[1]
-        words = ["sink", "status", "--store-url", f"file://{tmp_path}"]
 
-        result = CliRunner().invoke(root, [*words, "--metrics-listen", str(port)])
+        result = run(tmp_path, f"sink status --metrics-listen {port}", json=False)
 
-    assert 2 == result.exit_code
+    assert 2 == result.code
     assert f"metrics cannot be served at 127.0.0.1:{port}" in result.stderr
     assert "Address already in use" in result.stderr
 
@@ -181,30 +168,16 @@ def test_status_says_why_metrics_cannot_be_served(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        pytest.param([], "orders[0]@7 2023-11-14T22:13:20.007Z k trace=t7 v\n", id="usual"),
-        pytest.param(["-f", "%T\\n"], f"{TIME + 7}\n", id="as kcat has it"),
+        pytest.param("", "orders[0]@7 2023-11-14T22:13:20.007Z k trace=t7 v\n", id="usual"),
+        pytest.param("-f %T\\n", f"{TIME + 7}\n", id="as kcat has it"),
     ],
 )
-def test_cat_shows_times_in_utc(more: list[str], expected: str, tmp_path: Path) -> None:
+def test_cat_shows_times_in_utc(more: str, expected: str, tmp_path: Path) -> None:
     """As every screen does; a template's letters mean what they mean to kcat."""
     backup = Backup.in_folder(tmp_path)
     backup.put("orders", 0, batch([7], key=b"k", value=b"v"))
-    words = ["restore", "cat", "orders", "--store-url", f"file://{tmp_path}", *more]
 
-    assert expected == CliRunner().invoke(root, words, prog_name="kbackup").stdout
-
-
-def test_a_partition_that_is_not_there_does_not_deny_the_backup(tmp_path: Path) -> None:
-    """Who mistypes --partitions does not go and look for another bucket."""
-    Backup.in_folder(tmp_path).put("orders", 0, range(5))
-    words = ["restore", "verify", "--store-url", f"file://{tmp_path}", "--partitions", "7"]
-
-    result = CliRunner().invoke(root, words)
-
-    assert 7 == result.exit_code
-    assert "nothing of what was asked for is in the backup under" in result.output
-    assert "its topics: orders" in result.output
-    assert "topics.regex and partitions" in result.output
+    assert expected == run(tmp_path, f"restore cat orders {more}", json=False).stdout
 
 
 def _unfolded(text: str) -> str:
@@ -235,23 +208,37 @@ def test_where_nothing_was_found_is_named(
     """Who has two buckets sees which of them is empty, or mistyped."""
     (tmp_path / "copy").mkdir()
     (tmp_path / "empty").mkdir()
-    url = f"file://{tmp_path}/empty"
-    words = [word.format(copy=f"file://{tmp_path}/copy") for word in command.split()]
+    line = command.format(copy=f"file://{tmp_path}/copy")
 
-    result = CliRunner().invoke(root, [*words, "--store-url", url], prog_name="kbackup")
+    result = run(tmp_path / "empty", line, json=False)
 
-    assert code == result.exit_code
-    assert _unfolded(says.format(f"{url}/topics")) in _unfolded(result.output)
+    assert code == result.code
+    place = f"file://{tmp_path}/empty/topics"
+    assert _unfolded(says.format(place)) in _unfolded(result.stderr)
 
 
-def test_partitions_that_are_not_there_are_named_with_the_highest(tmp_path: Path) -> None:
-    """Of a list too, and what is there is told."""
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("list", ["no partition that was asked for is in the backup under {}", "highest is 3"]),
+        (
+            "verify",
+            [
+                "nothing of what was asked for is in the backup under {}",
+                "its topics: orders",
+                "topics.regex and partitions",
+            ],
+        ),
+    ],
+)
+def test_a_partition_that_is_not_there_does_not_deny_the_backup(
+    command: str, says: list[str], tmp_path: Path
+) -> None:
+    """Who mistypes --partitions does not go and look for another bucket: what is there is told."""
     Backup.in_folder(tmp_path).put("orders", 3, range(5))
-    words = ["restore", "list", "--store-url", f"file://{tmp_path}", "--partitions", "7"]
 
-    result = CliRunner().invoke(root, words)
+    result = run(tmp_path, f"restore {command} --partitions 7", json=False)
 
-    assert 7 == result.exit_code
-    said = f"no partition that was asked for is in the backup under file://{tmp_path}/topics"
-    assert _unfolded(said) in _unfolded(result.output)
-    assert _unfolded("the highest is 3") in _unfolded(result.output)
+    place, said = f"file://{tmp_path}/topics", _unfolded(result.stderr)
+    assert 7 == result.code
+    assert [] == [text for text in says if _unfolded(text.format(place)) not in said]

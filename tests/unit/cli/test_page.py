@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from backup_samples import Backup
-from click.testing import CliRunner, Result
 
-from kbackup.cli import root
 from kbackup.cli.page import COLOURS, page
 from kbackup.inspect import Days, MapState, Stretch
 from kbackup.inspect.topics import PartitionCoverage, StoredPartition
 from kbackup.records import TopicPartition
+from tests.support.command import Result
+from tests.support.invoked import run
 
 LAST = 49_382_715_604
 GONE = 40_000_000_000
@@ -37,8 +37,7 @@ def written(folder: Path, file: Path) -> Result:
     folder.mkdir()
     backup = Backup.in_folder(folder)
     backup.put("orders", 0, range(5), range(5, 9))
-    line = ["restore", "list", "--store-url", f"file://{folder}", "--html", str(file)]
-    return CliRunner().invoke(root, line, prog_name="kbackup")
+    return run(folder, f"restore list --html {file}", json=False)
 
 
 class Outline(HTMLParser):
@@ -66,7 +65,7 @@ def test_a_page_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
     result = written(tmp_path / "backup", tmp_path / "file" / "page.html")
 
-    assert 1 == result.exit_code
+    assert 1 == result.code
     assert "page.html cannot be written" in result.stderr
 
 
@@ -74,7 +73,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     """The page is self-contained: it can be mailed, and opened years later."""
     result = written(tmp_path / "backup", tmp_path / "new" / "page.html")
 
-    assert (0, "") == (result.exit_code, result.stderr)
+    assert (0, "") == (result.code, result.stderr)
     found = Outline((tmp_path / "new" / "page.html").read_text())
     assert [] == found.references
     assert "script" not in found.tags

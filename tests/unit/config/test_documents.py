@@ -1,7 +1,7 @@
 """JSON and YAML files."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kbackup.config import files
@@ -128,7 +128,6 @@ def test_a_yaml_tag_is_refused(tag: str) -> None:
 
 
 @given(st.text())
-@settings(deadline=None)
 def test_any_text_is_read_or_refused(text: str) -> None:
     """Any file yields entries or a ValueError."""
     for parse in (files.parse_json, files.parse_yaml):

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kbackup.config.property import moment
@@ -136,7 +136,6 @@ def test_what_cannot_be_read_says_what_was_expected(name: str, value: object, sa
 
 
 @given(st.sets(st.integers(0, 5000), min_size=1))
-@settings(deadline=None)
 def test_partitions_are_those_named(partitions: set[int]) -> None:
     """A list of partitions is a sorted set, however it is written."""
     text = ",".join(map(str, partitions))

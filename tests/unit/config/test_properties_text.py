@@ -1,7 +1,7 @@
 r"""Java ``.properties`` text."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kbackup.config import files
@@ -79,7 +79,6 @@ def _units(text: str) -> list[int]:
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
-@settings(deadline=None)
 def test_what_is_escaped_comes_back(pairs: dict[str, str]) -> None:
     """Any name and value can be written to a properties file and read back."""
     lines = [
@@ -91,7 +90,6 @@ def test_what_is_escaped_comes_back(pairs: dict[str, str]) -> None:
 
 
 @given(st.text())
-@settings(deadline=None)
 def test_any_text_is_read_or_refused(text: str) -> None:
     """No text, however odd, ends in anything but entries or an error that says why."""
     said = "line"
