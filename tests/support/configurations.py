@@ -32,6 +32,12 @@ def load(command: loading.Command, *paths: Path, **options: object) -> loading.L
     return loading.load(command, options=options, files=paths, environ={})
 
 
+def loaded(folder: Path, text: str, command: loading.Command = "sink") -> loading.Loaded:
+    """Load a file of this text, to which the command line adds the brokers."""
+    (path := folder / "given.properties").write_text(text)
+    return load(command, path, bootstrap_servers="h:1")
+
+
 def errors(command: loading.Command, *paths: Path, **options: object) -> dict[str, str]:
     """Property to reason of all that is wrong, which must be something."""
     with pytest.raises(ConfigurationError) as caught:

@@ -5,10 +5,11 @@ from typing import Final
 
 import pytest
 
-from kbackup.config.loading import Command, Loaded, load
+from kbackup.config.loading import Command
 from kbackup.errors import ConfigurationError
 from kbackup.naming import DatedLayout, TemplateLayout
 from kbackup.runs import wiring
+from tests.support.configurations import loaded
 
 CONNECTOR: Final = """
 name=s3-sink
@@ -17,13 +18,6 @@ topics=orders
 s3.bucket=backups
 local.buffer.dir=/tmp/buffer
 """
-
-
-def loaded(folder: Path, text: str, command: Command = "sink") -> Loaded:
-    """Return what a file of this text comes to."""
-    path = folder / "sink.properties"
-    path.write_text(text)
-    return load(command, options={"bootstrap_servers": "h:1"}, files=[path], environ={})
 
 
 def test_a_connectors_file_chooses_the_layout(tmp_path: Path) -> None:

@@ -4,21 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from kbackup.config.loading import Command, Loaded, load
+from kbackup.config.loading import Command
 from kbackup.errors import ConfigurationError
 from kbackup.naming import View
 from kbackup.runs import wiring
+from tests.support.configurations import loaded
 
 LOG = "topics=orders\ns3.bucket.name=b\nformat.class=log\n"
 
 _TRANSFORMS = "org.apache.kafka.connect.transforms"
-
-
-def loaded(folder: Path, text: str, command: Command = "sink") -> Loaded:
-    """Return what a file of this text comes to."""
-    path = folder / "sink.properties"
-    path.write_text(text)
-    return load(command, options={"bootstrap_servers": "h:1"}, files=[path], environ={})
 
 
 def test_batches_are_full_records(tmp_path: Path) -> None:

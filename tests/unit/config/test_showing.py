@@ -59,30 +59,14 @@ def test_no_secret_is_in_an_error(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        pytest.param("flush.size", ("3", "file {}:7"), id="file"),
-        pytest.param("s3.region", ("eu", "env KBACKUP_S3_REGION"), id="variable"),
-        pytest.param("bootstrap.servers", ("h:1", "option"), id="option"),
-        pytest.param("directory.delim", ("/", "default"), id="default"),
-        pytest.param("group", ("connect-s3-sink", "default"), id="derived"),
-        pytest.param("kafka.timeout", ("10s", "default"), id="duration"),
-    ],
+    ("name", "value"),
+    [("directory.delim", "/"), ("group", "connect-s3-sink"), ("kafka.timeout", "10s")],
 )
-def test_each_value_is_shown_with_its_origin(
-    write: Write, name: str, expected: tuple[str, str]
-) -> None:
-    """``config show`` names the right one of the four sources."""
-    path = write(SINK)
-    loaded = loading.load(
-        "sink",
-        options={"bootstrap_servers": "h:1"},
-        files=[path],
-        environ={"KBACKUP_S3_REGION": "eu"},
-    )
+def test_what_nobody_gave_is_shown_as_a_default(write: Write, name: str, value: str) -> None:
+    """What follows from other values too; times have their unit."""
+    loaded = load("sink", write(SINK), bootstrap_servers="h:1")
 
-    [row] = [row for row in loaded.shown(all=True) if row[0] == name]
-    assert (name, expected[0], expected[1].format(path)) == row
+    assert (name, value, "default") in loaded.shown(all=True)
 
 
 def test_all_properties_are_shown() -> None:

@@ -46,29 +46,6 @@ def test_the_nearer_source_wins(tmp_path: Path, higher: str, lower: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        pytest.param("flush.size", "file {}/0.properties:3", id="file and line"),
-        pytest.param("s3.region", "env KBACKUP_S3_REGION", id="variable"),
-        pytest.param("topics", "option", id="option"),
-        pytest.param("file.delim", "option", id="-X"),
-    ],
-)
-def test_a_value_knows_where_it_came_from(tmp_path: Path, name: str, expected: str) -> None:
-    """Each value is reported with its origin."""
-    merged = _merge(
-        tmp_path,
-        "# comment\n\nflush.size=3",
-        environ={"KBACKUP_S3_REGION": "x"},
-        options={"topics": ("a", "b"), "s3_bucket_name": None},
-        extra=("file.delim=-",),
-    )
-
-    assert expected.format(tmp_path) == str(merged.values[name].origin)
-    assert "s3.bucket.name" not in merged.values
-
-
-@pytest.mark.parametrize(
     ("variable", "name"),
     [
         pytest.param("KBACKUP_FLUSH_SIZE", "flush.size", id="ours"),
