@@ -20,9 +20,6 @@ def timed(path: str = "YYYY", locale: str = "en") -> str:
     )
 
 
-COPIES = "errors.deadletterqueue.topic.replication.factor"
-
-
 @pytest.mark.parametrize(
     ("text", "code", "name"),
     [
@@ -156,32 +153,6 @@ def test_what_belongs_to_a_refused_property_is_not_said_to_have_no_effect(
 
     named = {name for issue in issues for name in issue.name.split(", ")}
     assert 1 == len(given & named)
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("format.class=x.Y", "format.class"),
-        ("format.class=", "format.class"),
-        ("flush.size=", "flush.size"),
-        ("store.url=minio:9000", "store.url"),
-        ("store.url=ftp://minio", "store.url"),
-        ("timestamp.extractor=RecordField\ntimestamp.field=a..b", "timestamp.field"),
-        (f"{COPIES}=0", COPIES),
-        ("partitioner.max.open.files=0", "partitioner.max.open.files"),
-        (timed("YYYY/../MM"), "path.format"),
-        (timed("YYYY/'..'"), "path.format"),
-        ("format.class=bytes\nvalue.converter=bytes\nformat.bytearray.separator=",
-         "format.bytearray.separator"),
-    ],
-)  # fmt: skip
-def test_one_wrong_value_is_one_error(write: Write, text: str, name: str) -> None:
-    """What is missing because of it is not missed, and an empty value is none."""
-    found = [
-        issue for issue in loading.check([write(SINK + text)], {}).issues if issue.level == "error"
-    ]
-
-    assert [name] == [issue.name for issue in found]
 
 
 def test_pad_width_zero_acts_as_one(write: Write) -> None:

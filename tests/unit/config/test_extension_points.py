@@ -1,14 +1,19 @@
-"""Layout, format, converter and partitioner."""
+"""Layout, format, converter, partitioner, extractor and rotation."""
 
 import pytest
 
 from kbackup import plugins
 from kbackup.config import loading
+from kbackup.errors import ConfigurationError
 from kbackup.formats.byte_array import separator
 from kbackup.runs import wiring
-from tests.support.configurations import JSON, SINK, Write, errors, load
+from tests.support.configurations import JSON, SINK, WHOLE, Write, errors, load
 
 BYTES = "io.confluent.connect.s3.format.bytearray.ByteArrayFormat"
+DAILY = "partitioner.class=io.confluent.connect.storage.partitioner.DailyPartitioner\n"
+ZONE = "timezone=UTC\nlocale=en\n"
+TIMED = DAILY.replace("Daily", "TimeBased") + ZONE
+COPIES = "errors.deadletterqueue.topic.replication.factor"
 
 
 @pytest.mark.parametrize(
@@ -77,12 +82,68 @@ BYTES = "io.confluent.connect.s3.format.bytearray.ByteArrayFormat"
             id="credentials of a third party",
         ),
         pytest.param("behavior.on.null.values=write", "behavior.on.null.values", id="tombstones"),
+        pytest.param(DAILY + "locale=en", "timezone", id="no zone"),
+        pytest.param(DAILY + "timezone=UTC", "locale", id="no language"),
+        pytest.param(DAILY + "locale=en\ntimezone=PST", "timezone", id="no such zone"),
+        pytest.param("timezone=utc", "timezone", id="a zone by another case"),
+        pytest.param(TIMED + "partition.duration.ms=60000", "path.format", id="no pattern"),
+        pytest.param(TIMED + "path.format=YYYY", "partition.duration.ms", id="no span"),
+        pytest.param(
+            TIMED + "path.format=YYYY\npartition.duration.ms=0",
+            "partition.duration.ms",
+            id="a span of nothing",
+        ),
+        pytest.param(
+            TIMED + "partition.duration.ms=60000\npath.format=YYYY-b",
+            "path.format",
+            id="a letter that means nothing",
+        ),
+        pytest.param(
+            TIMED + "partition.duration.ms=60000\npath.format=YYYY/../MM",
+            "path.format",
+            id="a folder above",
+        ),
+        pytest.param(
+            TIMED + "partition.duration.ms=60000\npath.format=YYYY/'..'",
+            "path.format",
+            id="a folder above, in quotes",
+        ),
+        pytest.param(DAILY.replace("Daily", "Field"), "partition.field.name", id="no field"),
+        pytest.param("format.class=x.Y", "format.class", id="no such format"),
+        pytest.param("format.class=", "format.class", id="no format"),
+        pytest.param("flush.size=", "flush.size", id="no number"),
+        pytest.param("store.url=minio:9000", "store.url", id="no scheme"),
+        pytest.param("store.url=ftp://minio", "store.url", id="no such store"),
+        pytest.param(
+            "timestamp.extractor=RecordField\ntimestamp.field=a..b",
+            "timestamp.field",
+            id="an empty name of a field",
+        ),
+        pytest.param(f"{COPIES}=0", COPIES, id="no copy"),
+        pytest.param(
+            "partitioner.max.open.files=0", "partitioner.max.open.files", id="no open file"
+        ),
+        pytest.param(
+            f"format.class={BYTES}\nvalue.converter=bytes\nformat.bytearray.separator=",
+            "format.bytearray.separator",
+            id="no separator",
+        ),
+        pytest.param("partition.field.name=a..b", "partition.field.name", id="an empty name"),
+        pytest.param("rotate.schedule.interval.ms=60000", "timezone", id="a schedule of no zone"),
+        pytest.param("schema.compatibility=Full", "schema.compatibility", id="a misspelt mode"),
+        pytest.param(
+            "schema.compatibility=FULL_TRANSITIVE", "schema.compatibility", id="transitive"
+        ),
+        pytest.param(
+            "s3.schema.partition.affix.type=Prefix", "s3.schema.partition.affix.type", id="affix"
+        ),
+        pytest.param("timestamp.extractor=record-time", "timestamp.extractor", id="no extractor"),
     ],
 )
-def test_what_a_connector_could_and_we_cannot_is_refused_by_name(
+def test_what_cannot_be_done_or_used_is_one_error_by_its_name(
     write: Write, text: str, name: str
 ) -> None:
-    """A file that asks for more than there is does not run, and says which line asks."""
+    """What a connector could and we cannot, what is missing, what is wrong: each once, no other."""
     base = SINK if "value.converter" not in text else SINK.partition("value.converter")[0]
 
     found = errors("sink", write(base + text), bootstrap_servers="h:1")
@@ -206,3 +267,59 @@ def test_the_separator_is_taken_as_it_is(write: Write) -> None:
     ).settings
 
     assert b" \n" == separator(wiring.format_options(settings))
+
+
+def test_a_connectors_partitioner_goes_by_its_clock(write: Write) -> None:
+    """The connector's defaults apply where its file is silent, and a surprising one is reported."""
+    loaded = load(
+        "sink", write(SINK + DAILY + ZONE + "rotate.interval.ms=60000"), bootstrap_servers="h:1"
+    )
+    rule = wiring.rule(loaded.settings)
+
+    assert ("daily", "wallclock") == (
+        loaded.settings.partitioner_class,
+        loaded.settings.timestamp_extractor,
+    )
+    assert (True, 60_000) == (rule.on_directory_change, rule.span_ms)
+    assert "timestamp.extractor" in {
+        issue.name for issue in loaded.warnings if issue.code == "assumed"
+    }
+
+
+def test_full_records_go_by_their_own_time() -> None:
+    """Directories by time say when a record was made, and late ones close no files."""
+    options = WHOLE | {"partitioner_class": "daily", "timezone": "UTC", "locale": "en"}
+    settings = load("sink", **options).settings
+
+    assert "record" == settings.timestamp_extractor
+    assert not wiring.rule(settings).on_directory_change
+
+
+def test_a_zone_that_there_is_not_is_one_error(write: Write) -> None:
+    """A value that a partitioner refuses too is reported once, with where it was given."""
+    path = write(SINK + DAILY + "locale=en\ntimezone=PST")
+
+    with pytest.raises(ConfigurationError) as caught:
+        load("sink", path, bootstrap_servers="h:1")
+
+    [found] = caught.value.place["errors"]
+    assert ("timezone", f"file {path}") == (found["name"], found["origin"].rpartition(":")[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        pytest.param("rotate.schedule.interval.ms=60000\ntimezone=+02:00", "schedule", id="clock"),
+        pytest.param("partitioner.max.open.files=5", "open_files", id="open files"),
+        pytest.param("schema.compatibility=BACKWARD", "compatibility", id="schemas"),
+    ],
+)
+def test_a_property_of_rotation_is_part_of_the_rule(write: Write, text: str, found: str) -> None:
+    """Each property of rotation in a file reaches the rule by which files are cut."""
+    rules = [
+        wiring.rule(load("sink", write(SINK + more), bootstrap_servers="h:1").settings)
+        for more in ("", text)
+    ]
+    usual, given = (getattr(rule, found) for rule in rules)
+
+    assert usual != given
