@@ -209,7 +209,7 @@ def list_command(
                 at.tell([_entered(at.summary, each)])
         if page is not None:
             moment = shown_ms(as_of_ms if as_of_ms is not None else at.clock.ms())
-            text = pages.page(_place(at.session), moment, stored, coverages)
+            text = pages.page(at.session.settings.place, moment, stored, coverages)
             _write(page, text.encode())
 
     look("list", "restore list", parameters, work)
@@ -224,12 +224,6 @@ def _write(path: Path, content: bytes) -> None:
         raise KbackupError(
             f"{path} cannot be written", error.strerror or str(error), "name another file"
         ) from error
-
-
-def _place(session: Session) -> str:
-    from kbackup.naming import place_of  # noqa: PLC0415
-
-    return place_of(session.settings.url, session.settings.topics_dir)
 
 
 def _entered(summary: "Summary", told: "Plain") -> "Plain":
@@ -966,7 +960,7 @@ def drill_command(
         environment = Environment.of(settings, find_java)
         ended = DrillRun(settings, session.tell, session.stop, environment, asked)()
         if page is not None and (report := ended.facts.get("drill")) is not None:
-            _write(page, drill_page(_place(session), report).encode())
+            _write(page, drill_page(session.settings.place, report).encode())
         if settings.metrics_file is not None and not settings.dry_run:
             from kbackup.events import Warned  # noqa: PLC0415
             from kbackup.runs.status import SINK  # noqa: PLC0415
@@ -1018,7 +1012,7 @@ def _check_drills(session: Session, public_key: Path | None, page: Path | None) 
     found = drills.check(at.store, at.layout, backup_id, key=key)
     if not found:
         raise RefusedError(
-            "there is no report to check", f"no drill has left one in {_place(session)}",
+            "there is no report to check", f"no drill has left one in {session.settings.place}",
             "run one: kbackup restore drill",
         )  # fmt: skip
     at.tell(found)
@@ -1026,7 +1020,7 @@ def _check_drills(session: Session, public_key: Path | None, page: Path | None) 
         at.summary.fail(issue)
     newest = next((one.report for one in reversed(found) if one.report is not None), None)
     if page is not None and newest is not None:
-        _write(page, drill_page(_place(session), newest).encode())
+        _write(page, drill_page(session.settings.place, newest).encode())
     return at.summary.finish(session.stop.signal)
 
 

@@ -444,7 +444,7 @@ def report_status(
         backup = identity.read(at.store, at.layout, wiring.address(settings).address)
         groups = wiring.restore_groups(settings, backup)
         restore = ThisRestore.of(settings, groups)
-    watched = Watched(at.store, at.layout, at.clock, at.asked, of, restore)
+    watched = Watched(at.store, settings.url, at.layout, at.clock, at.asked, of, restore)
     if settings.metrics_file is None and settings.metrics_listen is None:
         return watched.status(max_age_s=oldest)
     exporter = Exporter(watched)

@@ -18,7 +18,7 @@ from kbackup.config.running import (
     SchemaRegistry,
     Store,
 )
-from kbackup.naming import View
+from kbackup.naming import View, place_of
 from kbackup.naming.renaming import Asked, Rename
 from kbackup.plugins import Step
 
@@ -105,6 +105,11 @@ class Settings(
             return self.store_url
         given = ((found, self.plugin_options.get(found.name)) for found in PLACES)
         return next((found.url(value) for found, value in given if value is not None), "")
+
+    @property
+    def place(self) -> str:
+        """Where the backup is, as people are told: two servers may have buckets of one name."""
+        return place_of(self.url, self.topics_dir, self.endpoint_url)
 
     @property
     def asked(self) -> Asked:

@@ -103,9 +103,10 @@ def alike(names: Iterable[str], topic: str, do: str) -> IllegalTopicNameError:
     )
 
 
-def place_of(url: str, topics_dir: str) -> str:
-    """Return where a backup is, as people are told: the store's URL and ``topics.dir``."""
-    return "/".join(filter(None, [url.rstrip("/"), topics_dir]))
+def place_of(url: str, topics_dir: str, server: str | None = None) -> str:
+    """Return where a backup is, as people are told: the store's URL, ``topics.dir``, the server."""
+    place = "/".join(filter(None, [url.rstrip("/"), topics_dir]))
+    return place if server is None else f"{place} at {server}"
 
 
 class Place(NamedTuple):
@@ -162,7 +163,7 @@ class Layout:
         file_delim: Between topic, partition and offset in an object's name.
         offset_width: Least digits of the start offset.
         tombstones: Directory of the files that hold the keys of tombstones, which have no values.
-        url: The store of the backup, as people are told; empty where nobody is.
+        place: Where the backup is, as people are told.
         has_folders: Whether each topic has a folder of its own.
         is_dated: Whether directories are the times of the upload: a `DatedLayout`.
         is_generic: Whether expressions say which topic an object belongs to.
@@ -177,20 +178,16 @@ class Layout:
     file_delim: str = "+"
     offset_width: int = OFFSET_WIDTH
     tombstones: str = "tombstone"
-    url: str = field(default="", kw_only=True, compare=False)
+    place: str = field(default="", kw_only=True, compare=False)
     _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "place", self.place or self.topics_dir or "the bucket")
         text = (
             re.escape(self.prefix()) + self._name_pattern() + r"(?P<extension>(?:\.[A-Za-z0-9]+)+)"
         )
         # record text, newlines too, can be in a field partition
         object.__setattr__(self, "_pattern", re.compile(text, re.ASCII | re.DOTALL))
-
-    @property
-    def place(self) -> str:
-        """Where the backup is, as people are told."""
-        return place_of(self.url, self.topics_dir) or "the bucket"
 
     def _name_pattern(self) -> str:
         """Return an expression for what stands between the prefix and the extension."""

@@ -28,7 +28,7 @@ from kbackup.catalog.ledger.rows import TopicLedger, is_main
 from kbackup.clock import Clock
 from kbackup.errors import ConfigurationError, CorruptObjectError, KbackupError, StoreError
 from kbackup.events import Ended, PartitionRow, to_json
-from kbackup.naming import Layout
+from kbackup.naming import Layout, place_of
 from kbackup.naming.renaming import Asked
 from kbackup.runs import history, known
 from kbackup.runs.context import Periodic, RunCommand, RunContext
@@ -339,6 +339,7 @@ class Watched:
     """What metrics are about: all runs of one command, or of one *restore*."""
 
     store: Store
+    url: str
     layout: Layout
     clock: Clock
     asked: Asked
@@ -350,7 +351,7 @@ class Watched:
         """The texts of `LABELS`."""
         asked = ",".join(sorted(self.asked.names)) or self.asked.pattern or ""
         return {
-            "backup": self.layout.place,
+            "backup": place_of(self.url, self.layout.topics_dir),
             "command": self.of.command,
             "topics": asked,
         }
@@ -591,8 +592,8 @@ class RunMetrics:
             store = open_store(frame.environment.store)
             self._exporter = Exporter(
                 Watched(
-                    store, frame.layout, frame.environment.clock, settings.asked, of,
-                    this if of is RESTORE and frame.group else None,
+                    store, settings.url, frame.layout, frame.environment.clock, settings.asked,
+                    of, this if of is RESTORE and frame.group else None,
                 ),
                 self._own,
             )  # fmt: skip

@@ -147,8 +147,9 @@ def layout(settings: Settings) -> Layout:
             f"a segment is .. or . or {RECORDS_FOLDER}, or a character cannot be printed",
             "choose a plain folder, such as topics",
         )
-    folder, delimiter, template = (
+    folder, delimiter, template, place = (
         settings.topics_dir, settings.directory_delim, settings.object_name_template,
+        settings.place,
     )  # fmt: skip
     rest = (
         delimiter,
@@ -157,14 +158,14 @@ def layout(settings: Settings) -> Layout:
         settings.tombstone_encoded_partition,
     )
     if settings.mode == GENERIC:
-        return GenericLayout(folder, *rest, expressions=settings.topic_regex_list, url=settings.url)
+        return GenericLayout(folder, *rest, expressions=settings.topic_regex_list, place=place)
     name = settings.format_class
     if name is None or formats.by_name(name).traits.directory != UPLOAD_DATE:
-        return Layout(folder, *rest, url=settings.url)
+        return Layout(folder, *rest, place=place)
     folder = folder.removesuffix(delimiter)
     if template:
-        return TemplateLayout(folder, *rest, template=template, url=settings.url)
-    return DatedLayout(folder, *rest, url=settings.url)
+        return TemplateLayout(folder, *rest, template=template, place=place)
+    return DatedLayout(folder, *rest, place=place)
 
 
 def engine_settings(settings: Settings, java: Java | None) -> EngineSettings:

@@ -93,7 +93,8 @@ def test_a_damaged_object_is_named_with_both_checksums(
     put_bytes(store, "a", SMALL)
     proxy.faults = [Fault(GET, do)]
 
-    with pytest.raises(CorruptObjectError, match=f"s3://{bucket}/a: .*; .* was stored") as caught:
+    what = f"s3://{bucket}/a at {proxy.url}: .*; .* was stored"
+    with pytest.raises(CorruptObjectError, match=what) as caught:
         store.open("a")
 
     assert (7, 2) == (caught.value.exit_code, proxy.seen(GET))

@@ -57,7 +57,8 @@ def test_a_refusal_is_not_tried_again(
     """B4: a refused request says at once which permission to grant."""
     proxy.faults = [Fault(PUT, "status", status=403, code=code)]
 
-    with pytest.raises(StoreError, match=f"s3:PutObject on s3://{bucket}/a: {code}") as caught:
+    what = f"s3:PutObject on s3://{bucket}/a at {proxy.url}: {code}"
+    with pytest.raises(StoreError, match=what) as caught:
         put_bytes(store, "a", SMALL)
 
     assert remedy in caught.value.do

@@ -334,8 +334,9 @@ class Requests:
         return operation == "head_object" and name == "400" and self._has_token()
 
     def resource(self, about: str) -> str:
-        """Return the name that *about* has for people."""
-        return f"s3://{self.bucket}/{shown(about)}"
+        """Return the name that *about* has for people; two servers may have buckets of one name."""
+        server = "" if self.endpoint_url is None else f" at {self.endpoint_url}"
+        return f"s3://{self.bucket}/{shown(about)}{server}"
 
     def _connect(self) -> tuple[Session, "S3Client"]:
         settings = self._settings

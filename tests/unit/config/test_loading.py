@@ -21,6 +21,7 @@ from kbackup.config.property import KAFKA
 from kbackup.errors import ConfigurationError
 from kbackup.formats.parquet import CODEC
 from kbackup.naming.renaming import Rename
+from kbackup.runs import wiring
 from tests.support.configurations import JSON, SINK, WHOLE, Write, errors, load
 
 
@@ -157,25 +158,27 @@ def test_a_wrong_setting_is_named(options: dict[str, object], name: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("given", "url", "endpoint"),
+    ("given", "url", "endpoint", "place"),
     [
-        pytest.param({"s3_bucket_name": "b"}, "s3://b", None, id="AWS"),
+        pytest.param({"s3_bucket_name": "b"}, "s3://b", None, "s3://b/topics", id="AWS"),
         pytest.param(
             {"s3_bucket_name": "b", "store_url": "http://h:1/"},
             "s3://b",
             "http://h:1",
+            "s3://b/topics at http://h:1",
             id="another server",
         ),
-        pytest.param({"store_url": "file:///tmp/x"}, "file:///tmp/x", None, id="folder"),
+        pytest.param({"store_url": "file:///x"}, "file:///x", None, "file:///x/topics", id="file"),
     ],
 )
 def test_the_store_is_a_bucket_or_a_folder(
-    given: dict[str, object], url: str, endpoint: str | None
+    given: dict[str, object], url: str, endpoint: str | None, place: str
 ) -> None:
-    """A URL selects a folder in place of a bucket, or another server."""
+    """A URL selects a folder in place of a bucket, or another server, which messages name."""
     settings = load("list", **given).settings
 
-    assert (url, endpoint) == (settings.url, settings.endpoint_url)
+    assert (url, endpoint, place) == (settings.url, settings.endpoint_url, settings.place)
+    assert place == wiring.layout(settings).place
 
 
 def test_settings_are_frozen_and_cross_a_process() -> None:

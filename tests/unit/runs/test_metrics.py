@@ -41,7 +41,7 @@ from tests.support.ledgers import WHERE, backup_with_ledger, mending
 from tests.support.telling import telling
 from tests.unit.catalog.test_keys import private_key, public_key, run, sinks
 
-LAYOUT = Layout(url="s3://b")
+LAYOUT = Layout()
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 ROW = to_json(
     row(
@@ -70,7 +70,7 @@ def ran(store: Store, hours_ago: float, exit_code: int = 0, **more: Any) -> None
 def exporter(
     store: Store, clock: HandClock, of: Words = SINK, asked: Asked = ALL, **more: Any
 ) -> Exporter:
-    return Exporter(Watched(store, LAYOUT, clock, asked, of), **more)
+    return Exporter(Watched(store, "s3://b", LAYOUT, clock, asked, of), **more)
 
 
 def samples(written: Path | str) -> dict[str, float]:

@@ -96,8 +96,8 @@ def test_the_lag_that_is_measured_counts_what_is_behind_an_open_transaction(
     """An alert on lag fires though consumers see no record that is left to read."""
     backup.kafka.behind[WHERE] = 5000
     backup.sink()
-    layout = Layout(url="s3://b")
-    watched = Watched(open_store(backup.store), layout, backup.clock, ALL, status.SINK)
+    store = open_store(backup.store)
+    watched = Watched(store, "s3://b", Layout(), backup.clock, ALL, status.SINK)
     metrics = Exporter(watched)
 
     metrics.look()
