@@ -304,13 +304,9 @@ def _list_plugins(session: Session) -> "Ended":
 def _options(extension_point: str, name: str) -> dict[str, str]:
     """Return what a plugin declares: its properties and their values."""
     try:
-        if extension_point in plugins.CHAINED:
-            declared = plugins.load(extension_point, name).traits.options
-        else:
-            declared = plugins.options(extension_point, name)
+        return {each.name: each.help for each in plugins.options(extension_point, name)}
     except ConfigurationError:
         return {}  # choosing it reports why it cannot be imported
-    return {option.name: option.help for option in declared}
 
 
 class Foreground:

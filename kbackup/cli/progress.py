@@ -247,16 +247,23 @@ class Live(OutputPart):
         self._progress = progress or ProgressTable()
         self._console = stderr.console
         self._lock = Lock()
-        self._display: Display | None = None
         self._is_starting = False
         self._is_over = False
+        self._display = Display(
+            get_renderable=self._draw,
+            console=self._console,
+            refresh_per_second=_REDRAWS_PER_S,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            vertical_overflow="crop",
+        )
 
     def __exit__(self, *_: object) -> None:
         """Take the display off the screen: what is left there is the table of the summary."""
         with self._lock:
             self._is_over = True
-            if self._display is not None:
-                self._display.stop()
+            self._display.stop()
 
     def tell(self, event: Plain) -> None:
         """Take in an event; the next redraw shows it."""
@@ -264,22 +271,9 @@ class Live(OutputPart):
         if isinstance(event, Planned | Progress):
             is_plan = isinstance(event, Planned)
             self._is_starting = is_plan and not all(row.is_done for row in self._progress.rows())
-            self._start()
-
-    def _start(self) -> None:
-        with self._lock:
-            if self._display is not None or self._is_over:
-                return
-            self._display = Display(
-                get_renderable=self._draw,
-                console=self._console,
-                refresh_per_second=_REDRAWS_PER_S,
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-                vertical_overflow="crop",
-            )
-            self._display.start(refresh=True)
+            with self._lock:
+                if not self._is_over:
+                    self._display.start(refresh=True)  # once: it does nothing when it has begun
 
     def _draw(self) -> RenderableType:
         width, height = self._console.size

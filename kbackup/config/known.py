@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from kbackup import plugins
 from kbackup.config.issues import ConfigIssue, Value, error
 from kbackup.config.property import PREFIXES, READING, RUNS, SINK, VARIABLES, of_side, variable
-from kbackup.config.settings import ALIASES, BY_NAME, PROPERTIES
+from kbackup.config.settings import ALIASES, BY_NAME, NAMED_BY, PROPERTIES
 from kbackup.config.transforms import is_transform
 from kbackup.errors import ConfigurationError, with_extra
 from kbackup.options import MSK_IAM, MSK_OPTIONS, Unsupported, given, other_than, read_milliseconds
@@ -72,14 +72,6 @@ _ROWS: Final = (
 _COMMANDS: Final = {"converters": RUNS}
 """The commands that refuse what a plugin does not support, by extension point; the others: all."""
 
-_CHOOSE: Final = {
-    "formats": "format.class",
-    "partitioners": "partitioner.class",
-    "extractors": "timestamp.extractor",
-    "stores": "store.url",
-}
-"""The property that names an extension point's plugin; a converter's is the prefix of its own."""
-
 
 def _of_plugins() -> Iterator[RefusedProperty]:
     """Yield a row for each property that an installed plugin declares as unsupported."""
@@ -87,7 +79,7 @@ def _of_plugins() -> Iterator[RefusedProperty]:
         one = found.option
         commands = of_side(_COMMANDS.get(found.extension_point, _BOTH), one.commands)
         for prefix in PREFIXES.get(found.extension_point, ("",)):
-            chooses = _CHOOSE.get(found.extension_point, prefix.removesuffix("."))
+            chooses = NAMED_BY.get(found.extension_point, prefix.removesuffix("."))
             yield RefusedProperty(
                 prefix + one.name,
                 one.applies,

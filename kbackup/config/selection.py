@@ -13,7 +13,7 @@ from kbackup import plugins
 from kbackup.config.issues import ConfigIssue, Given, error, warning
 from kbackup.config.layout import CONNECTORS_SIDES_FORMAT, RECORD_FORMAT
 from kbackup.config.property import PREFIXES, Property
-from kbackup.config.settings import BY_NAME, CHOICES, chosen, shown_value
+from kbackup.config.settings import BY_NAME, CHOICES, NAMED_BY, chosen, shown_value
 from kbackup.errors import ConfigurationError
 from kbackup.naming import View
 from kbackup.options import check_needs
@@ -381,8 +381,6 @@ def _format_of(converter: str) -> str:
     return "keys.format.class" if converter == "key.converter" else "format.class"
 
 
-_NAMED_BY: Final = {"stores": "store.url", "formats": "format.class"}
-
 _NAMING: Final = frozenset(attribute.replace("_", ".") for _, attribute in CHOICES)
 """The properties that name plugins."""
 
@@ -516,7 +514,7 @@ def _unusable_by(
         named = problem.place.get("property")
         is_known = any(option.name in bad for option in plugins.options(extension_point, name))
         if named is None or not is_known:  # else it may be wrong because of those
-            named = str(named or _NAMED_BY[extension_point])
+            named = str(named or NAMED_BY[extension_point])
             yield error("combination", named, None, problem.why or problem.what, problem.do)
 
 

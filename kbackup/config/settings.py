@@ -213,6 +213,14 @@ CHOICES: Final = (
 )
 """Extension points, and the settings that name their plugins."""
 
+NAMED_BY: Final = {
+    "formats": "format.class",
+    "partitioners": "partitioner.class",
+    "extractors": "timestamp.extractor",
+    "stores": "store.url",
+}
+"""The property that names an extension point's plugin; a converter's is the prefix of its own."""
+
 
 def chosen(settings: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """Return extension point and plugin by the setting that names it, or the default."""

@@ -13,7 +13,7 @@ For a restore that is the name of the target, for a sink the name under which it
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from kbackup import plugins
 from kbackup.config.issues import ConfigIssue, Given, Value, error
@@ -21,9 +21,6 @@ from kbackup.errors import ConfigurationError
 from kbackup.naming.renaming import Rename
 from kbackup.options import read_boolean
 from kbackup.plugins import Condition, Step
-
-if TYPE_CHECKING:
-    from kbackup.options import Option
 
 ROUTER: Final = "RegexRouter"
 _ROUTER_PLUGIN: Final = "regex_router"
@@ -192,7 +189,7 @@ def _options(
     own: Iterable[str],
 ) -> dict[str, Any]:
     """Return the values given for the options of a plugin, parsed."""
-    declared: tuple[Option[Any], ...] = plugins.load(extension_point, plugin).traits.options
+    declared = plugins.options(extension_point, plugin)
     by_name = {name: option for option in declared for name in (option.name, *option.aliases)}
     found = {}
     for full, value in given.items():
@@ -274,14 +271,9 @@ def listed(given: Given) -> list[str]:
     return _listed_in(given, "transforms")
 
 
-def is_router(kind: Value) -> bool:
-    """Whether the class *kind* is `RegexRouter`."""
-    return kind.text.rpartition(".")[2] == ROUTER
-
-
 def _routes(alias: str, given: Given) -> bool:
-    kind = given.get(f"transforms.{alias}.type")
-    return kind is not None and is_router(kind)
+    """Whether the transform *alias* is a `RegexRouter`."""
+    return given.text(f"transforms.{alias}.type").rpartition(".")[2] == ROUTER
 
 
 def renaming_of(given: Given) -> Steps[Rename]:
@@ -296,8 +288,7 @@ def renaming_of(given: Given) -> Steps[Rename]:
     if rename is not None:
         step = _step(rename, regex, "rename")
         for name in listed(given):
-            kind = given.get(f"transforms.{name}.type")
-            if kind is not None and is_router(kind):
+            if _routes(name, given):
                 why = "rename takes its place"
                 step.issues.append(given.warning("replaced", f"transforms.{name}.type", why))
         return step
@@ -312,11 +303,10 @@ def renaming_of(given: Given) -> Steps[Rename]:
 
 
 def _named(name: str, given: Given) -> Steps[Rename]:
-    kind = given.get(f"transforms.{name}.type")
-    if kind is None:
+    if f"transforms.{name}.type" not in given:
         why = f"transforms names {name}, but its type is not set"
         return Steps((), [given.error("transform", f"transforms.{name}.type", why, "add it")])
-    if not is_router(kind):
+    if not _routes(name, given):
         return Steps((), [])  # no renaming: `restore_steps`
     if f"transforms.{name}.predicate" in given:
         why = "a topic has one name for all its records, so a predicate cannot choose it"
