@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from kbackup.cli.explain import pages, plain
-from kbackup.cli.screens import render_error
-from kbackup.errors import Issue, KbackupError
+from kbackup.errors import KbackupError
 from kbackup.inspect import Check
 from tests.support.invoked import invoke
 
@@ -109,13 +108,6 @@ def test_an_unknown_code_is_answered_with_the_nearest() -> None:
         refused.code,
         "did you mean kbackup explain feedback_loop?" in refused.stderr,
     )
-
-
-def test_each_error_ends_with_where_more_is_said() -> None:
-    """The last line of an error is a command."""
-    error = Issue("corrupt", "orders+0+0000000000.avro", "it ends inside a block", "restore it")
-
-    assert "  more: kbackup explain corrupt" == render_error(error).splitlines()[-1]
 
 
 def test_the_page_comes_with_the_package() -> None:

@@ -25,34 +25,22 @@ def shown(
 
 
 @pytest.mark.parametrize(
-    ("facts", "words"),
+    ("of", "facts", "words"),
     [
-        ({"groups": ["audit", "billing"]}, "2 groups set\n"),
-        ({"groups": ["audit", "billing"], "rows": False}, "2 groups set back\n"),
-        ({}, "2 groups would be set\n"),
-        ({"groups": [], "failed": True}, "0 groups set\n"),
+        ("groups", {"groups": ["audit", "billing"]}, "2 groups set\n"),
+        ("groups", {"groups": ["audit", "billing"], "rows": False}, "2 groups set back\n"),
+        ("groups", {}, "2 groups would be set\n"),
+        ("groups", {"groups": [], "failed": True}, "0 groups set\n"),
+        ("access", {"acls": 1, "users": 1}, "1 ACL and 1 user added\n"),
+        ("access", {}, "1 ACL and 1 user would be added\n"),
+        ("access", {"acls": 1, "users": 0, "failed": True}, "1 ACL and 0 users added\n"),
     ],
 )
 def test_the_words_are_those_of_what_was_done(
-    told: Any, show: Any, facts: dict[str, Any], words: str
+    told: Any, show: Any, of: str, facts: dict[str, Any], words: str
 ) -> None:
-    """Of a run, of one that sets back, of a dry run, of one that is refused."""
-    assert words in shown(told, show, **facts).stdout
-
-
-@pytest.mark.parametrize(
-    ("facts", "words"),
-    [
-        ({"acls": 1, "users": 1}, "1 ACL and 1 user added\n"),
-        ({}, "1 ACL and 1 user would be added\n"),
-        ({"acls": 1, "users": 0, "failed": True}, "1 ACL and 0 users added\n"),
-    ],
-)
-def test_the_words_are_those_of_what_was_added(
-    told: Any, show: Any, facts: dict[str, Any], words: str
-) -> None:
-    """Of a run, of a dry run, of one that failed on its way."""
-    assert words in shown(told, show, of="access", **facts).stdout
+    """Of a run, one that sets back, a dry run, one that is refused or fails on its way."""
+    assert words in shown(told, show, of=of, **facts).stdout
 
 
 def test_a_dry_run_that_is_refused_promises_nothing(told: Any, show: Any) -> None:

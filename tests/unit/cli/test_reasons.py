@@ -10,24 +10,19 @@ from kbackup.cli.screens import (
     sentence,
     skip_sentence,
 )
-from kbackup.errors import CorruptObjectError, IllegalTopicNameError, KbackupError, RegistryError
+from kbackup.errors import CorruptObjectError, IllegalTopicNameError, KbackupError
 from kbackup.naming import check_topic
 from tests.support.ended import ended
-
-
-def test_an_error_has_its_parts() -> None:
-    """What failed, why, what to do, and where more is said, each on its line."""
-    error = KbackupError("orders was not read", "the broker said no", "ask again").issue()
-
-    assert (
-        "error: orders was not read\n  why: the broker said no\n  do:  ask again\n"
-        "  more: kbackup explain failed" == render_error(error)
-    )
 
 
 @pytest.mark.parametrize(
     ("error", "text"),
     [
+        pytest.param(
+            KbackupError("orders was not read", "the broker said no", "ask again"),
+            "error: orders was not read\n  why: the broker said no\n  do:  ask again",
+            id="what, why, what to do",
+        ),
         pytest.param(KbackupError("it failed"), "error: it failed", id="what alone"),
         pytest.param(
             CorruptObjectError("cut short", topic="orders", partition=0, offset=0),
@@ -48,7 +43,7 @@ def test_an_error_has_its_parts() -> None:
     ],
 )
 def test_what_an_error_says(error: KbackupError, text: str) -> None:
-    """An error names its place and has no empty parts."""
+    """Each part has its line, and where more is said; a place is named, no part is empty."""
     assert f"{text}\n  more: kbackup explain {error.code}" == render_error(error.issue())
 
 
@@ -126,6 +121,11 @@ error: the topic orders
             "exit 7: the backup is corrupt, incomplete, or lacks what was asked for (2 errors)",
             id="outdated and more",
         ),
+        pytest.param(
+            {"exit_code": 5, "errors": [{"code": "registry"}]},
+            "exit 5: the Schema Registry cannot be used",
+            id="the service, which is not Kafka",
+        ),
         pytest.param({"exit_code": 143}, "exit 143: stopped by SIGTERM", id="stopped"),
         pytest.param({"exit_code": 77}, "exit 77: failed", id="a code nobody knows"),
     ],
@@ -179,13 +179,6 @@ def test_the_headline(summary: dict[str, Any], line: str) -> None:
 def test_whether_there_is_something_to_go_on_with(summary: dict[str, Any], is_so: bool) -> None:
     """A command that never began does not advise continuing it."""
     assert is_so == has_worked(ended(**summary))
-
-
-def test_a_registry_that_fails_is_no_failure_of_kafka() -> None:
-    """The reason names the service that cannot be used, though both have one exit code."""
-    summary = ended(exit_code=5, errors=[RegistryError("asked in vain").issue()])
-
-    assert "exit 5: the Schema Registry cannot be used" == exit_reason(summary)
 
 
 @pytest.mark.parametrize(
