@@ -44,6 +44,7 @@ def test_a_dry_run_of_a_repair_shows_its_plan(told: Any, show: Any) -> None:
 
 
 GROWN = "grown by exactly the records that were written"
+IDLE = {"records": 0, "window": "offset before 9"}
 
 
 @pytest.mark.parametrize(
@@ -88,23 +89,20 @@ GROWN = "grown by exactly the records that were written"
             ["created to keep everything until retention.ms is set back: copy_of_a"],
             id="created",
         ),
+        pytest.param(
+            IDLE | {"exit_code": 0}, ["restored only: offset before 9"], id="nothing new of some"
+        ),
+        pytest.param(
+            IDLE | {"exit_code": 3}, ["restored only: offset before 9"], id="the same, with skips"
+        ),
+        pytest.param(IDLE | {"exit_code": 4}, [], id="refused, so nothing is restored"),
     ],
 )
 def test_a_restore_says_what_is_to_be_known_of_the_target(
     facts: dict[str, Any], lines: list[str]
 ) -> None:
-    """A restore's screen shows its audit, and which topics will grow without limit."""
-    assert lines == restored(ended(command="restore", records=1, **facts))
-
-
-@pytest.mark.parametrize(("code", "lines"), [
-    (0, ["restored only: offset before 9"]), (3, ["restored only: offset before 9"]), (4, []),
-])  # fmt: skip
-def test_a_restore_without_news_says_of_what(code: int, lines: list[str]) -> None:
-    """That all is restored holds for what was asked for; a refused one has restored nothing."""
-    of = ended(command="restore", records=0, exit_code=code, window="offset before 9")
-
-    assert lines == restored(of)
+    """A restore's screen shows its audit, which topics will grow without limit, and of what."""
+    assert lines == restored(ended(command="restore", **{"records": 1} | facts))
 
 
 def test_the_command_that_remains_has_what_was_typed_for_it() -> None:

@@ -18,10 +18,16 @@ class Clock:
         return self.now
 
 
+def planned(**fields: Any) -> tuple[Clock, ProgressTable]:
+    """Return the progress of a run that has planned one partition, and its clock."""
+    progress = ProgressTable(clock := Clock())
+    progress.tell(Planned([row(**{"start": 0, "committed": 0} | fields)]))
+    return clock, progress
+
+
 def test_progress_is_of_this_run() -> None:
     """A run that continues at offset 900 of 1000 starts at 0 %, not at 90 %."""
-    progress = ProgressTable()
-    progress.tell(Planned([row(start=900, end=1000, committed=900)]))
+    _, progress = planned(start=900, end=1000, committed=900)
 
     before = progress.rows()[0].fraction
     progress.tell(news(committed=950, end=1000))
@@ -32,34 +38,30 @@ def test_progress_is_of_this_run() -> None:
 @pytest.mark.parametrize(
     ("fields", "fraction", "is_done"),
     [
-        pytest.param({"start": 0, "end": 10, "committed": None}, 0.0, False, id="not begun"),
-        pytest.param({"start": 0, "end": 10, "committed": 10}, 1.0, True, id="done"),
+        pytest.param({"end": 10, "committed": None}, 0.0, False, id="not begun"),
+        pytest.param({"end": 10, "committed": 10}, 1.0, True, id="done"),
         pytest.param({"start": 7, "end": 7, "committed": 7}, 1.0, True, id="nothing to do"),
-        pytest.param({"start": 0, "end": None, "committed": 10}, None, False, id="no end"),
-        pytest.param({"start": 0, "end": 10, "committed": 0}, 0.0, False, id="offset 0"),
+        pytest.param({"end": None, "committed": 10}, None, False, id="no end"),
+        pytest.param({"end": 10, "committed": 0}, 0.0, False, id="offset 0"),
         pytest.param(
-            {"start": 0, "committed": 5, "planned_objects": 4, "objects": 1}, 0.25, False,
-            id="by objects",
+            {"committed": 5, "planned_objects": 4, "objects": 1}, 0.25, False, id="by objects"
         ),
     ],
-)  # fmt: skip
+)
 def test_how_far_a_partition_is(
     fields: dict[str, Any], fraction: float | None, is_done: bool
 ) -> None:
     """100 % is shown only when everything is safe, and no percentage is shown without an end."""
-    progress = ProgressTable()
-    progress.tell(Planned([row(**fields)]))
+    _, progress = planned(**fields)
 
-    found = progress.rows()[0]
+    (found,) = progress.rows()
 
     assert (fraction, is_done) == (found.fraction, found.is_done)
 
 
 def test_the_rate_forgets() -> None:
     """The rate is that of the last seconds, so a run that hangs is seen to hang."""
-    clock = Clock()
-    progress = ProgressTable(clock)
-    progress.tell(Planned([row(start=0, end=10**6, committed=0)]))
+    clock, progress = planned(end=10**6)
     for _ in range(20):
         clock.now += 1
         done = int(clock.now - 100) * 1000
@@ -89,9 +91,7 @@ def test_time_left_follows_from_what_is_safe() -> None:
 
 def test_what_is_read_and_not_safe_yet_moves_the_rate_and_not_the_bar() -> None:
     """While a first file is being filled, the run shows progress and the time left."""
-    clock = Clock()
-    progress = ProgressTable(clock)
-    progress.tell(Planned([row(start=0, end=20_000, committed=0)]))
+    clock, progress = planned(end=20_000)
     for _ in range(14):
         clock.now += 1
         waiting = int(clock.now - 100) * 1000
@@ -105,9 +105,7 @@ def test_what_is_read_and_not_safe_yet_moves_the_rate_and_not_the_bar() -> None:
 
 def test_a_file_that_becomes_safe_does_not_move_the_rate() -> None:
     """A commit moves records from read to safe without changing the rate."""
-    clock = Clock()
-    progress = ProgressTable(clock)
-    progress.tell(Planned([row(start=0, end=9000, committed=0)]))
+    clock, progress = planned(end=9000)
     clock.now += 1
     progress.tell(news(committed=0, records=0, open=1000))
     clock.now += 1
@@ -118,9 +116,7 @@ def test_a_file_that_becomes_safe_does_not_move_the_rate() -> None:
 
 def test_a_restore_by_objects_shows_what_was_sent() -> None:
     """Records that are not acknowledged yet move the rate; objects alone tell how much is left."""
-    clock = Clock()
-    progress = ProgressTable(clock)
-    progress.tell(Planned([row(start=0, committed=0, planned_objects=4)]))
+    clock, progress = planned(planned_objects=4)
     clock.now += 2
     progress.tell(news(objects=1, records=100, open=100))
     clock.now += 10
@@ -133,9 +129,7 @@ def test_a_restore_by_objects_shows_what_was_sent() -> None:
 
 def test_a_time_to_go_that_cannot_be_known_yet_is_not_told() -> None:
     """The first record of a slow start said ~49 hours of a run of seconds; later it is told."""
-    clock = Clock()
-    progress = ProgressTable(clock)
-    progress.tell(Planned([row(start=0, end=100_000, committed=0)]))
+    clock, progress = planned(end=100_000)
     found = {}
     for seconds, committed in ((2, 1), (11, 2), (13, 3), (14, 10_000), (24, 50_000)):
         clock.now = 100 + seconds

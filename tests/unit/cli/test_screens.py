@@ -225,14 +225,28 @@ offsets committed to group connect-s3-sink
 """ == shown.stdout.replace("\u2009", " ")
 
 
-def test_a_run_says_why_it_has_no_batches(told: Any, show: Any) -> None:
-    """A slower way is no secret."""
+@pytest.mark.parametrize(
+    ("facts", "line"),
+    [
+        pytest.param(
+            {"by_records": "SASL mechanism X goes through librdkafka"},
+            "no batches, but records: SASL mechanism X goes through librdkafka",
+            id="a slower way is no secret",
+        ),
+        pytest.param(
+            {"groups": ["a", "b"], "groups_taken": "2026-11-21T02:00:03Z"},
+            "2 consumer groups set as of 2026-11-21T02:00:03Z",
+            id="which groups stand, and as of when",
+        ),
+    ],
+)
+def test_a_run_says_at_its_end(told: Any, show: Any, facts: dict[str, Any], line: str) -> None:
+    """What is to be known of how it has run."""
     each = told("sink,skipped")
-    why = "SASL mechanism X goes through librdkafka, which gives out no batches"
 
-    shown = show(each.command, each.events, each.ended().saying(by_records=why), width=100)
+    shown = show(each.command, each.events, each.ended().saying(**facts), width=100)
 
-    assert f"no batches, but records: {why}" == shown.stdout.splitlines()[-1]
+    assert line == shown.stdout.splitlines()[-1]
 
 
 def test_a_run_without_news_is_one_line_and_its_name(told: Any, show: Any) -> None:
@@ -365,16 +379,6 @@ def test_a_table_of_usual_size_is_a_table_at_80_columns(
 
     heads = [set(re.findall(r"\w+", line)) for line in shown.splitlines()]
     assert 1 == sum({"topic", "records", last} <= head for head in heads)
-
-
-def test_the_screen_says_which_groups_stand(show: Any) -> None:
-    """At the end of a run: how many, and as of when."""
-    told = {"groups": ["a", "b"], "groups_taken": "2026-11-21T02:00:03Z"}
-    ended = Summary("r", "restore run").finish().saying(**told)
-
-    shown = show("restore run", [], ended)
-
-    assert "2 consumer groups set as of 2026-11-21T02:00:03Z" in shown.stdout + shown.stderr
 
 
 def test_no_warning_of_the_configuration_hides_another(told: Any, show: Any) -> None:

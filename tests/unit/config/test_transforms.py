@@ -177,31 +177,30 @@ def test_full_records_refuse_what_changes_a_value() -> None:
     assert all("full records keep their bytes" in issue.why for issue in found.issues)
 
 
-def test_a_transform_of_keys_that_are_not_stored_is_left_out() -> None:
-    """A transform of keys that are not stored is left out, with a warning."""
-    kind = "org.apache.kafka.connect.transforms.InsertField$Key"
-    found = steps(_given(INSERT | {"transforms.at.type": kind}), "value", has_keys=False)
-
-    assert ["text"] == [step.alias for step in found.steps]
-    assert [("warning", "transforms.at.type")] == [(d.level, d.name) for d in found.issues]
+OF_KEYS = {"transforms.at.type": "org.apache.kafka.connect.transforms.InsertField$Key"}
 
 
-def test_a_transform_that_is_not_listed_is_said() -> None:
-    """A transform that is described, and missing from the list, is reported."""
-    found = steps(_given({"transforms.at.type": TYPE}), "value", has_keys=False)
+@pytest.mark.parametrize(
+    ("properties", "name", "kept"),
+    [
+        pytest.param(INSERT | OF_KEYS, "transforms.at.type", ["text"], id="of keys not stored"),
+        pytest.param({"transforms.at.type": TYPE}, "transforms.at.type", [], id="not listed"),
+        pytest.param(
+            INSERT | {"transforms.at.timestamp.feild": "x"},
+            "transforms.at.timestamp.feild",
+            ["at", "text"],
+            id="an option that it does not have",
+        ),
+    ],
+)
+def test_what_has_no_effect_in_a_chain_is_said(
+    properties: dict[str, str], name: str, kept: list[str]
+) -> None:
+    """Kafka ignores some of it silently."""
+    found = steps(_given(properties), "value", has_keys=False)
 
-    assert [("warning", "transforms.at.type")] == [(d.level, d.name) for d in found.issues]
-    assert () == found.steps
-
-
-def test_an_option_that_a_transform_does_not_have_is_said() -> None:
-    """An option that a transform does not have is reported; Kafka ignores it silently."""
-    found = steps(_given(INSERT | {"transforms.at.timestamp.feild": "x"}), "value", has_keys=False)
-
-    assert [("warning", "transforms.at.timestamp.feild")] == [
-        (d.level, d.name) for d in found.issues
-    ]
-    assert 2 == len(found.steps)
+    assert kept == [step.alias for step in found.steps]
+    assert [("warning", name)] == [(issue.level, issue.name) for issue in found.issues]
 
 
 MASK = {
