@@ -434,7 +434,7 @@ class Encryption:
     def _check_own(self, rows: Iterable[WrappedKey]) -> None:
         """Check that no other run was faster, and has given the backup another key."""
         if any(row.id != own_id(self.require().own) for row in rows):
-            raise _not_its_key(self.options.own_file)
+            raise self._not_its_key()
 
     def _recipients(self, ring: Keyring) -> Iterator[Recipient]:
         """Yield those that are configured, or here."""
@@ -542,14 +542,24 @@ class Encryption:
                 failed = "it opens another key, which is not this backup's own"
                 continue
             if own not in (None, found):
-                raise _not_its_key(self.options.own_file)
+                raise self._not_its_key()
             own = found
         if own is None and failed:
             what = "the key that was given does not open this backup"
             raise NoKeyError(what, failed, "give the right one")
         if own is not None and own_id(own) != rows[0].id:
-            raise _not_its_key(self.options.own_file)
+            raise self._not_its_key()
         return own
+
+    def _not_its_key(self) -> NoKeyError:
+        return NoKeyError(
+            f"{self.options.own_file or 'the key that was made'} is not this backup's own key",
+            "the backup has another one: it is of another backup, or another run was faster",
+            "put the right file there, as it is on the host of another sink; if it is the right "
+            "one, somebody who can write to the bucket has overwritten files of "
+            f"{folder(self.layout, 'keys')}recipients/: copy their earlier versions over them, or "
+            "those of a copy of the bucket, and change the bucket's credentials",
+        )
 
     def _founded(self, store: Store, backup: str) -> Keyring:
         """Return the keys of a backup that gets the first of them now."""
@@ -630,14 +640,6 @@ class _Late:
         return hmac.digest(derived(own, "digests"), text.encode(), "sha256").hex()
 
 
-def _not_its_key(path: str | None) -> NoKeyError:
-    return NoKeyError(
-        f"{path or 'the key that was made'} is not this backup's own key",
-        "the backup has another one: it is of another backup, or another run was faster",
-        "put the right file there, as it is on the host of another sink",
-    )
-
-
 def _of_several(error: NoKeyError, stream: Stream, first: str) -> NoKeyError:
     """Return *error* of a backup of which several keys are said to be its own."""
     names = some(stream.files_with("id", first), 3)
@@ -647,7 +649,8 @@ def _of_several(error: NoKeyError, stream: Stream, first: str) -> NoKeyError:
         f"counts, which is in {names}",
         "if that is of another host's first run, put its encryption.key.file here; if not, "
         f"somebody who can write to the bucket has put it there: move {names} away, run it again, "
-        "and change the bucket's credentials",
+        "and change the bucket's credentials; Object Lock allows that, as its versions stay and "
+        "count no more",
     )
 
 

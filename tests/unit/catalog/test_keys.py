@@ -334,8 +334,9 @@ def test_who_can_write_to_the_bucket_gives_the_backup_no_other_key(
     keys.recipients_stream(store, LAYOUT, CLOCK).append(table(rows, KEYS))
 
     given = KeyOptions(identity_file=str(one), own_file=str(tmp_path / "own"))
-    with pytest.raises(NoKeyError, match="own is not this backup's own key"):
+    with pytest.raises(NoKeyError, match="own is not this backup's own key") as caught:
         Encryption(given, LAYOUT, CLOCK).wrap(store)
+    assert "copy their earlier versions over them" in caught.value.do
 
 
 @pytest.mark.parametrize("given", ["own", "identity"])
