@@ -100,33 +100,27 @@ def test_values_that_differ_may_be_compactions_doing() -> None:
     assert "compaction has removed records" in caught.value.why
 
 
+@pytest.mark.parametrize(
+    ("offsets", "has_metadata"),
+    [
+        pytest.param(range(20), True, id="ours"),
+        pytest.param(range(20), False, id="of another tool"),
+        pytest.param(range(0, 40, 2), False, id="of another tool, with gaps"),
+    ],
+)
 @pytest.mark.parametrize("count", [5, 10, 20])
-def test_a_cut_does_not_end_within_another_tool_s_object_if_offsets_have_gaps(count: int) -> None:
-    """A cut does not end inside another tool's object with gaps: its rest would be stored twice."""
-    backup, offsets = Backup(), range(0, 40, 2)
-    (key,) = backup.put("orders", 0, offsets[:10], views=JSON)
-    before = backup.body(key)
-    backup.replace(key, before, {})
-
-    with nullcontext() if count >= 10 else pytest.raises(RefusedError, match="holds more records"):
-        backup.put("orders", 0, offsets[:count], views=JSON)
-
-    assert max(10, count) == backup.body(key).count(b"\n")
-    assert backup.body(key).startswith(before)
-
-
-@pytest.mark.parametrize("has_metadata", [True, False], ids=["ours", "of another tool"])
-@pytest.mark.parametrize("count", [5, 10, 20])
-def test_a_cut_does_not_end_within_an_object_of_values(count: int, has_metadata: bool) -> None:
+def test_a_cut_does_not_end_within_an_object_of_values(
+    count: int, offsets: range, has_metadata: bool
+) -> None:
     """A smaller flush.size would store the object's rest again in the next: it is refused."""
     backup = Backup()
-    (key,) = backup.put("orders", 0, range(10), views=JSON)
+    (key,) = backup.put("orders", 0, offsets[:10], views=JSON)
     before = backup.body(key)
     if not has_metadata:
         backup.replace(key, before, {})
 
     with nullcontext() if count >= 10 else pytest.raises(RefusedError, match="holds more records"):
-        backup.put("orders", 0, range(count), views=JSON)
+        backup.put("orders", 0, offsets[:count], views=JSON)
 
     assert max(10, count) == backup.body(key).count(b"\n")
     assert backup.body(key).startswith(before)

@@ -1,5 +1,8 @@
 """Where a partition's backup goes on."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from kbackup.errors import TopicChangedError
@@ -8,12 +11,13 @@ from kbackup.records import Span, TopicPartition
 from kbackup.sink.start import Evidence, Start, decide
 
 WHERE = TopicPartition("orders", 0)
+SET_BACK: dict[str, Any] = {"committed": 10, "stored_to": 60}
 
 
 def start(log: Span, *, reset: str = "earliest", committed: int | None = None,
           confirmed: bool = False, stored_to: int | None = None, objects: bool | None = None,
           reached: int | None = None, known_to: int | None = None,
-          kept: tuple[Span, ...] = ()) -> Start:  # fmt: skip
+          kept: Sequence[tuple[int, int]] = ()) -> Start:  # fmt: skip
     """The decision for a partition of which this is known."""
     seen = Evidence(
         log,
@@ -23,7 +27,7 @@ def start(log: Span, *, reset: str = "earliest", committed: int | None = None,
         stored_to is not None if objects is None else objects,
         reached=reached,
         known_to=known_to,
-        kept=kept,
+        kept=tuple(Span(*one) for one in kept),
     )
     return decide(WHERE, seen, reset=reset)
 
@@ -65,78 +69,40 @@ def test_no_hole_arises(known: dict[str, object], offset: int, codes: list[str])
     assert (offset, codes) == (found.offset, [code for code, _ in found.warnings])
 
 
-def test_expired_offsets_are_a_gap_and_the_log_start_is_next() -> None:
-    """What the cluster deleted before it was backed up is named."""
-    found = start(Span(50, 90), committed=40, confirmed=True)
-
-    assert (50, (Span(40, 50),)) == (found.offset, found.expired)
-
-
 @pytest.mark.parametrize(
-    "known",
+    ("known", "expired"),
     [
-        pytest.param({"committed": 40}, id="the group stands where it was"),
-        pytest.param({}, id="the group's offset expired too"),
-        pytest.param({"reset": "latest"}, id="reset serves a first start only"),
+        pytest.param({}, [], id="a first start has no gap: it is nobody's loss to report"),
+        pytest.param({"committed": 40, "confirmed": True}, [(40, 50)], id="before it was read"),
+        pytest.param({"committed": 40}, [(40, 50)], id="markers alone: the group is all there is"),
+        pytest.param({"committed": 40, "known_to": 40}, [(40, 50)], id="all objects were deleted"),
+        pytest.param({"known_to": 40}, [(40, 50)], id="and the group's offset expired too"),
+        pytest.param({"known_to": 40, "reset": "latest"}, [(40, 50)], id="reset changes nothing"),
+        pytest.param({"reached": 5}, [(5, 50)], id="after a first run has begun"),
+        pytest.param({"reached": 5, "committed": 40}, [(5, 50)], id="and the bucket was emptied"),
+        pytest.param({"reached": 5, "objects": True}, [(5, 50)], id="and a connector's are there"),
+        pytest.param(
+            {"reached": 5, "committed": 40, "confirmed": True}, [(40, 50)],
+            id="what was committed meanwhile counts more",
+        ),
+        pytest.param(SET_BACK | {"kept": [(0, 60)]}, [], id="set back, and the bucket has it"),
+        pytest.param(
+            SET_BACK | {"kept": [(0, 30), (35, 60)]}, [(30, 35)],
+            id="set back, and a person deleted an object",
+        ),
+        pytest.param(
+            SET_BACK | {"kept": [(20, 25), (30, 40)]}, [(10, 20), (25, 30), (40, 50)],
+            id="set back, and the bucket has some of it",
+        ),
     ],
-)
-def test_what_expired_after_all_objects_were_deleted_is_a_gap(known: dict[str, object]) -> None:
-    """The ledger knows how far a backup had come, even if none of its objects is left."""
-    found = start(Span(50, 90), known_to=40, **known)  # type: ignore[arg-type]
-
-    assert (50, (Span(40, 50),)) == (found.offset, found.expired)
-
-
-def test_what_expired_after_a_position_without_objects_is_a_gap() -> None:
-    """A partition may have had markers alone: the group's offset is all that is known of it."""
-    found = start(Span(50, 90), committed=40)
-
-    assert (50, (Span(40, 50),)) == (found.offset, found.expired)
-
-
-@pytest.mark.parametrize(
-    ("kept", "expired"),
-    [
-        pytest.param([(0, 60)], [], id="all of it is in the bucket"),
-        pytest.param([(0, 30), (35, 60)], [(30, 35)], id="a person deleted an object"),
-        pytest.param([(20, 25), (30, 40)], [(10, 20), (25, 30), (40, 50)], id="some of it"),
-    ],
-)
-def test_what_the_bucket_holds_is_no_gap_for_a_group_that_was_set_back(
-    kept: list[tuple[int, int]], expired: list[tuple[int, int]]
+)  # fmt: skip
+def test_what_expired_is_a_gap_where_it_was_to_be_backed_up(
+    known: dict[str, Any], expired: list[tuple[int, int]]
 ) -> None:
-    """If a group was set back, only what is really lost is reported."""
-    spans = tuple(Span(*one) for one in kept)
-    found = start(Span(50, 90), committed=10, stored_to=60, kept=spans)
+    """The log's start is next, and what is lost is named: neither more nor less."""
+    found = start(Span(50, 90), **known)
 
     assert (50, tuple(Span(*one) for one in expired)) == (found.offset, found.expired)
-
-
-def test_a_first_start_has_no_gap() -> None:
-    """Records that expired before the first run are nobody's loss to report."""
-    assert () == start(Span(50, 90)).expired
-
-
-@pytest.mark.parametrize(
-    "known",
-    [
-        pytest.param({}, id="nobody knows the partition"),
-        pytest.param({"committed": 40}, id="the bucket was emptied"),
-        pytest.param({"objects": True}, id="a connector's objects, and no offset"),
-    ],
-)
-def test_what_expires_after_a_first_run_has_begun_is_a_gap(known: dict[str, object]) -> None:
-    """Records that the run set out to read, and that retention took from it, are named."""
-    found = start(Span(50, 90), reached=5, **known)  # type: ignore[arg-type]
-
-    assert (50, (Span(5, 50),)) == (found.offset, found.expired)
-
-
-def test_what_was_committed_meanwhile_counts_more_than_where_a_run_began() -> None:
-    """A gap begins after the last record that is safe."""
-    found = start(Span(50, 90), committed=40, confirmed=True, reached=5)
-
-    assert (Span(40, 50),) == found.expired
 
 
 def test_a_group_too_far_ahead_is_set_back() -> None:
