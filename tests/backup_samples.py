@@ -64,6 +64,16 @@ def batch(offsets: Sequence[int], **columns: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, SCHEMA)
 
 
+def sink_job(views: tuple[ViewSpec, ...] = RECORD, **more: Any) -> SinkJob:
+    """Return the job of a sink that closes files at its end alone, if *more* says nothing else."""
+    given: dict[str, Any] = {
+        "run": "r1", "kafka": KafkaSettings("-"), "store": StoreSettings("-"), "layout": Layout(),
+        "clock": SystemClock(), "partitioner": "default", "extractor": "record", "rule": Rule(),
+        "group": "g",
+    }  # fmt: skip
+    return SinkJob(views=views, **given | more)
+
+
 def written(
     rows: pa.RecordBatch, where: TopicPartition, job: SinkJob, identity: TopicIdentity = UNKNOWN
 ) -> OpenFiles:
@@ -119,13 +129,6 @@ class Backup:
         """The store."""
         return open_store(self.settings)
 
-    def job(self, views: tuple[ViewSpec, ...], run: str = "r") -> SinkJob:
-        """Return what a sink into it goes by."""
-        return SinkJob(
-            run, KafkaSettings("nowhere:9092"), self.settings, self.layout, SystemClock(), views,
-            "default", "record", Rule(), "g",
-        )  # fmt: skip
-
     def put(
         self,
         topic: str,
@@ -135,7 +138,8 @@ class Backup:
         identity: TopicIdentity = UNKNOWN,
     ) -> list[str]:
         """Store one cut after the other, given by offsets or records; return the keys."""
-        where, job = TopicPartition(topic, partition), self.job(views)
+        where = TopicPartition(topic, partition)
+        job = sink_job(views, store=self.settings, layout=self.layout)
         keys = []
         for cut in cuts:
             rows = cut if isinstance(cut, pa.RecordBatch) else batch(cut)

@@ -6,14 +6,17 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from backup_samples import Backup
+from backup_samples import Backup, sink_job
 
 from kbackup.events import Event, Plain, to_json
 from kbackup.kafka import Position
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Span, TopicPartition
+from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import OfSink, PartitionReport
-from kbackup.sink.job import SinkUnit
+from kbackup.sink.evidence import gather
+from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.start import decide
 from kbackup.sink.storing import TaskClients
 from kbackup.sink.task import SinkPartitionTask
 from kbackup.spark.channel import TaskChannel
@@ -129,7 +132,26 @@ def run_task(
     store: Store | None = None,
 ) -> PartitionReport[OfSink]:
     """Run one unit of a sink, in this process; return its report."""
+    job = sink_job(views, store=backup.settings, layout=backup.layout)
     clients = TaskClients(store or backup.store, positions, reader)  # type: ignore[arg-type]
-    work = SinkPartitionTask(backup.job(views, "r1"), unit, clients, line)
+    work = SinkPartitionTask(job, unit, clients, line)
+    work.run()
+    return work.report
+
+
+def run_planned(
+    job: SinkJob, where: TopicPartition, log: pa.RecordBatch, positions: FakePositions, store: Store
+) -> PartitionReport[OfSink]:
+    """Run a partition of a sink from where group and bucket say, as its driver plans it."""
+    reader = FakeReader(log)
+    span = Span(0, reader.end_offset)
+    seen = gather(store, job.layout, job.clock, {where: span}, positions.positions)[where]
+    start = decide(where, seen, reset="earliest").offset
+    position = positions.read(where)
+    commit_metadata = None if position is None else SinkPosition.read(position.metadata)
+    if position is not None and position.offset > start:
+        del positions.positions[where]  # as the driver sets the group back
+    unit = SinkUnit(where, Span(start, span.end_offset), commit_metadata)
+    work = SinkPartitionTask(job, unit, TaskClients(store, positions, reader), SilentLine())  # type: ignore[arg-type]
     work.run()
     return work.report

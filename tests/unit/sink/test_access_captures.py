@@ -2,14 +2,12 @@
 
 from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
 from kbackup.catalog import access
 from kbackup.catalog.access import AccessBundle
-from kbackup.clock import Clock, SystemClock, moment_of
-from kbackup.config import Settings
+from kbackup.clock import moment_of
 from kbackup.errors import CorruptObjectError, NewerVersionError
 from kbackup.events import Ended
 from kbackup.kafka import Acl, BrokerSetting, ScramUser
@@ -18,21 +16,15 @@ from kbackup.runs.context import Environment, RunContext, Stop
 from kbackup.runs.status import status
 from kbackup.sink import captures
 from kbackup.sink.captures import AccessCapture
-from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store, put_bytes, put_json
-from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
 from tests.support.hand_clock import HandClock
-from tests.support.in_threads import InThreads
-from tests.support.telling import telling
+from tests.support.in_turn import InTurn
+from tests.support.sinks import run_sink, sink_settings
 
 READS = Acl("TOPIC", "orders", "LITERAL", "User:app", "*", "READ", "ALLOW")
 LAYOUT = Layout("topics")
-
-
-@pytest.fixture
-def store() -> StoreSettings:
-    return StoreSettings(f"memory://{uuid4()}")
+ASKED: dict[str, Any] = {"topics": "orders", "cluster_capture": True}
 
 
 @pytest.fixture
@@ -50,26 +42,6 @@ def kafka() -> FakeKafka:
     return found
 
 
-def configured(*, asked: bool = True) -> Settings:
-    """A sink that is asked for the access of its cluster, or not."""
-    given: dict[str, Any] = {"cluster_capture": True} if asked else {}
-    return load(
-        "sink", topics="orders", bootstrap_servers="h:1", s3_bucket_name="b", no_lock=True, **given
-    ).settings
-
-
-def environment(kafka: FakeKafka, store: StoreSettings, clock: Clock) -> Environment:
-    """What a run works with."""
-    return Environment(kafka, store, InThreads(), clock)  # type: ignore[arg-type]
-
-
-def back_up(kafka: FakeKafka, store: StoreSettings, *, asked: bool = True) -> Ended:
-    """A sink's summary."""
-    return SinkRun(
-        configured(asked=asked), telling([]), Stop(), environment(kafka, store, SystemClock())
-    )()
-
-
 def stored(store: StoreSettings) -> list[AccessBundle]:
     return list(access.newest_first(open_store(store), LAYOUT))
 
@@ -78,12 +50,12 @@ def test_what_the_cluster_says_is_stored_only_where_it_is_asked_for(
     kafka: FakeKafka, store: StoreSettings
 ) -> None:
     """Names lie readable in the bucket, so a sink that was not told to stores none."""
-    back_up(kafka, store, asked=False)
+    run_sink(kafka, store, topics="orders")
     nothing = stored(store)
-    ended = back_up(kafka, store)
+    summary = run_sink(kafka, store, **ASKED)
     (bundle,) = stored(store)
 
-    assert ([], {}) == (nothing, ended.skipped)
+    assert ([], {}) == (nothing, summary["skipped"])
     assert ((READS,), (ScramUser("app", "SCRAM-SHA-512", 8192),)) == (bundle.acls, bundle.users)
 
 
@@ -91,18 +63,18 @@ def test_settings_of_one_broker_and_defaults_are_left_out(
     kafka: FakeKafka, store: StoreSettings
 ) -> None:
     """What is set for the cluster is kept; a value that is not shown is null, not absent."""
-    back_up(kafka, store)
+    run_sink(kafka, store, **ASKED)
 
     assert {"log.retention.hours": "24", "ssl.key.password": None} == stored(store)[0].settings
 
 
 def test_a_bundle_is_stored_only_if_it_differs(kafka: FakeKafka, store: StoreSettings) -> None:
     """The second run with nothing new stores none, the third one does."""
-    back_up(kafka, store)
-    back_up(kafka, store)
+    run_sink(kafka, store, **ASKED)
+    run_sink(kafka, store, **ASKED)
     same = stored(store)
     kafka.who.entries = set()
-    back_up(kafka, store)
+    run_sink(kafka, store, **ASKED)
 
     assert ([(READS,)], [(), (READS,)]) == (
         [each.acls for each in same], [each.acls for each in stored(store)],
@@ -114,13 +86,15 @@ def test_what_is_denied_is_a_warning_and_the_rest_is_stored(
 ) -> None:
     """Records are backed up, exit 3 says that a part is missing, and it is null, not empty."""
     kafka.who.denied = {"users"}
-    ended = back_up(kafka, store)
+    summary = run_sink(kafka, store, **ASKED)
     (bundle,) = stored(store)
 
-    assert (3, 10, {"missing_cluster_parts": 1}) == (ended.exit_code, ended.records, ended.skipped)
+    assert (3, 10, {"missing_cluster_parts": 1}) == (
+        summary["exit_code"], summary["records"], summary["skipped"],
+    )  # fmt: skip
     assert ((READS,), ["users"]) == (bundle.acls, [*bundle.missing])
     assert bundle.users is None
-    assert ["access_not_captured"] == [each.code for each in ended.warnings]
+    assert ["access_not_captured"] == [each["code"] for each in summary["warnings"]]
 
 
 def test_status_says_when_access_was_captured(kafka: FakeKafka, store: StoreSettings) -> None:
@@ -132,7 +106,7 @@ def test_status_says_when_access_was_captured(kafka: FakeKafka, store: StoreSett
 
     before = look().facts["access_kept"]
     kafka.who.denied = {"users"}
-    back_up(kafka, store)
+    run_sink(kafka, store, **ASKED)
     found = look().facts["access_kept"]
 
     (bundle,) = stored(store)
@@ -147,9 +121,11 @@ def test_status_says_when_access_was_captured(kafka: FakeKafka, store: StoreSett
 def test_all_that_is_denied_stores_nothing(kafka: FakeKafka, store: StoreSettings) -> None:
     """A bundle without parts would hide nothing, and say nothing."""
     kafka.who.denied = {"acls", "users", "settings"}
-    ended = back_up(kafka, store)
+    summary = run_sink(kafka, store, **ASKED)
 
-    assert (3, {"missing_cluster_parts": 3}, []) == (ended.exit_code, ended.skipped, stored(store))
+    assert (3, {"missing_cluster_parts": 3}, []) == (
+        summary["exit_code"], summary["skipped"], stored(store),
+    )  # fmt: skip
 
 
 def test_a_cluster_without_an_authoriser_is_no_failure(
@@ -157,10 +133,10 @@ def test_a_cluster_without_an_authoriser_is_no_failure(
 ) -> None:
     """It has no ACLs: the bundle says why, and the run is good."""
     kafka.who.entries = None
-    ended = back_up(kafka, store)
+    summary = run_sink(kafka, store, **ASKED)
     (bundle,) = stored(store)
 
-    assert (0, None) == (ended.exit_code, bundle.acls)
+    assert (0, None) == (summary["exit_code"], bundle.acls)
     assert {"acls": "the cluster has no authoriser"} == bundle.missing
 
 
@@ -168,15 +144,15 @@ def test_a_damaged_bundle_is_replaced_by_the_next_run(
     kafka: FakeKafka, store: StoreSettings
 ) -> None:
     """It keeps no run from capturing, and is named to whoever reads it."""
-    back_up(kafka, store)
+    run_sink(kafka, store, **ASKED)
     (entry,) = open_store(store).list(access.bundles_folder(LAYOUT))
     put_json(open_store(store), entry.key, {"v": 1})
     with pytest.raises(CorruptObjectError):
         stored(store)
-    ended = back_up(kafka, store)
+    summary = run_sink(kafka, store, **ASKED)
 
     newest = next(access.newest_first(open_store(store), LAYOUT))
-    assert (0, (READS,)) == (ended.exit_code, newest.acls)
+    assert (0, (READS,)) == (summary["exit_code"], newest.acls)
 
 
 def test_a_bundle_of_a_later_version_is_refused(store: StoreSettings) -> None:
@@ -191,9 +167,8 @@ def test_a_bundle_of_a_later_version_is_refused(store: StoreSettings) -> None:
 def test_a_run_that_follows_looks_every_ten_minutes(kafka: FakeKafka, store: StoreSettings) -> None:
     """A change that is undone within them is not seen; one that stays is."""
     clock = HandClock()
-    frame = RunContext.of(
-        "sink", configured(), telling([]), Stop(), environment(kafka, store, clock)
-    )
+    environment = Environment(kafka, store, InTurn(), clock)  # type: ignore[arg-type]
+    frame = RunContext.of("sink", sink_settings(**ASKED), lambda _: None, Stop(), environment)
     capture = AccessCapture(frame, open_store(store))
     found = []
     for _ in range(3):

@@ -6,21 +6,18 @@ from uuid import uuid4
 import pytest
 
 from kbackup.errors import StoreError
-from kbackup.events import to_json
 from kbackup.inspect.examination import last_backups
 from kbackup.naming import Layout
 from kbackup.naming.renaming import Asked
 from kbackup.runs import status
-from kbackup.runs.context import Environment, Stop
-from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
-from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
 from tests.support.hand_clock import HandClock
-from tests.support.in_threads import InThreads
+from tests.support.sinks import run_sink, sink_settings
 
 HOUR = 3600.0
 DAY = 24 * HOUR
+ASKS: dict[str, Any] = {"topics": "orders"}
 
 
 class Backup:
@@ -36,8 +33,7 @@ class Backup:
         self.kafka.faults = {self.wheres[0]: StoreError("put", "503")} if fails else {}
         self.kafka.append(self.wheres[0], 1)
         host = HandClock(self.clock.at_ms, ahead_s * 1000)
-        environment = Environment(self.kafka, self.store, InThreads(), host)  # type: ignore[arg-type]
-        summary = to_json(SinkRun(self._settings(**options), lambda _: None, Stop(), environment)())
+        summary = run_sink(self.kafka, self.store, clock=host, **ASKS | options)
         assert (6 if fails else 0) == summary["exit_code"], summary
         return summary
 
@@ -50,13 +46,8 @@ class Backup:
 
     def doctor(self, **options: Any) -> dict[str, Any] | None:
         """When the doctor finds that each topic was backed up."""
-        settings = self._settings(**options)
+        settings = sink_settings(**ASKS | options)
         return last_backups(open_store(self.store), settings, self.clock.now())
-
-    def _settings(self, **options: Any) -> Any:
-        given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
-        named = {} if "topics_regex" in given else {"topics": ["orders"]}
-        return load("sink", **named, **given).settings
 
 
 @pytest.fixture
@@ -102,7 +93,7 @@ def test_a_run_for_all_partitions_speaks_for_each(backup: Backup) -> None:
 
 
 @pytest.mark.parametrize("asked", ASKED)
-@pytest.mark.parametrize("selection", [{}, {"topics_regex": "ord.*"}])
+@pytest.mark.parametrize("selection", [{}, {"topics": None, "topics_regex": "ord.*"}])
 def test_a_good_run_puts_right_what_a_wrong_clock_has_said(
     selection: dict[str, Any], asked: dict[str, Any], backup: Backup
 ) -> None:

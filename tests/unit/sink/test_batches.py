@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pytest
+from backup_samples import sink_job
 
 from kbackup.batches import APPEND_TIME, DELETE_HORIZON, Batches, walk
 from kbackup.catalog.ledger.rows import entries
@@ -20,7 +21,7 @@ from kbackup.naming import Layout, View
 from kbackup.pipeline.rotate import Cut, Rule, cut_batches
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Span, TopicPartition
-from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.job import SinkUnit
 from kbackup.sink.storing import TaskClients
 from kbackup.sink.task import SinkPartitionTask
 from kbackup.stores import Store, StoreSettings, open_store
@@ -67,10 +68,7 @@ class Sink:
 
     def run(self, log: Sequence[bytes], end: int, most: int = 2) -> Any:
         """Back up all that is not committed; return the report."""
-        job = SinkJob(
-            "r1", KafkaSettings("-"), self.settings, Layout(), SystemClock(), (LOG,), "default",
-            "record", self.rule, "g",
-        )  # fmt: skip
+        job = sink_job((LOG,), store=self.settings, rule=self.rule)
         position = self.positions.read(WHERE)
         span = Span(0 if position is None else position.offset, end)
         reader: Any = Leader(log, most)
@@ -190,28 +188,17 @@ def test_a_run_that_died_before_it_committed_finds_its_own_objects() -> None:
     assert 18 == report.committed
 
 
-def test_what_compaction_took_since_stays_stored() -> None:
-    """A batch with fewer records gives way to the one that is stored, and later ones follow."""
+@pytest.mark.parametrize("is_gone", [False, True], ids=["some of a batch", "all of a batch"])
+def test_what_compaction_took_since_stays_stored(is_gone: bool) -> None:
+    """What is left of a batch gives way to the one that is stored, and later ones follow."""
     first, second, third = log(3)
     sink = Sink()
     sink.run([first, second], 6)
     sink.positions.positions.clear()  # it died before it committed
     kept = [Sent(b"1", b"k%d" % n, timestamp=11_000 + n) for n in (0, 2)]
-    thinned = batch(3, kept, deltas=[0, 2])
+    thinned = [] if is_gone else [batch(3, kept, deltas=[0, 2])]
 
-    sink.run([first, thinned, third], 9)
-
-    assert {0: first + second + third} == sink.objects()
-
-
-def test_a_batch_that_is_gone_stays_stored() -> None:
-    """A whole batch that compaction took is taken over from the object that is there."""
-    first, second, third = log(3)
-    sink = Sink()
-    sink.run([first, second], 6)
-    sink.positions.positions.clear()
-
-    sink.run([first, third], 9)
+    sink.run([first, *thinned, third], 9)
 
     assert {0: first + second + third} == sink.objects()
 

@@ -1,11 +1,7 @@
 """Where consumer groups stand is captured beside the records, and never ahead of them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from threading import Thread
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -13,29 +9,19 @@ from kbackup.catalog import groups
 from kbackup.catalog.groups import Captures
 from kbackup.clock import SystemClock
 from kbackup.errors import KafkaError
-from kbackup.events import to_json
 from kbackup.kafka import GroupOffset
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.runs.context import Environment, Stop
 from kbackup.runs.position import SinkPosition
 from kbackup.runs.status import status
-from kbackup.sink import captures
-from kbackup.sink.run import SinkRun
+from kbackup.sink import captures, run
 from kbackup.stores import StoreSettings, open_store
-from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
-from tests.support.in_threads import InThreads
 from tests.support.running import wait_until
-from tests.support.telling import telling
+from tests.support.sinks import following, run_sink
 
 ORDERS = TopicPartition("orders", 0)
 SOON_S = 30.0
-
-
-@pytest.fixture
-def store() -> StoreSettings:
-    return StoreSettings(f"memory://{uuid4()}")
 
 
 @pytest.fixture
@@ -46,12 +32,17 @@ def kafka() -> FakeKafka:
     return found
 
 
-def back_up(kafka: FakeKafka, store: StoreSettings, **options: object) -> dict[str, Any]:
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Captures come one after the other."""
+    monkeypatch.setattr(run, "LOOK_S", 0.02)
+    monkeypatch.setattr(captures, "CAPTURE_S", 0.05)
+    monkeypatch.setattr(captures, "SETTLE_S", 0.05)
+
+
+def back_up(kafka: FakeKafka, store: StoreSettings, **options: Any) -> dict[str, Any]:
     """A sink's summary."""
-    given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
-    settings = load("sink", **{"topics": "orders", **given}).settings
-    environment = Environment(kafka, store, InThreads(), SystemClock())  # type: ignore[arg-type]
-    return to_json(SinkRun(settings, telling([]), Stop(), environment)())
+    return run_sink(kafka, store, **{"topics": "orders", **options})
 
 
 def captured(store: StoreSettings) -> Captures:
@@ -82,11 +73,12 @@ def test_a_sink_of_some_partitions_leaves_captures_of_others(
 def test_a_sink_of_some_groups_leaves_captures_of_others(
     kafka: FakeKafka, store: StoreSettings
 ) -> None:
-    """A group that a run did not look at is known by the newest run that did."""
+    """A pattern chooses by whole names; another group is known by the newest run that looked."""
     kafka.consumers["audit"] = {ORDERS: GroupOffset(2, b"")}
     kafka.consumers["audit2"] = {ORDERS: GroupOffset(3, b"")}
     back_up(kafka, store)
-    kafka.consumers["billing"] = kafka.consumers["audit"] = {ORDERS: GroupOffset(9, b"")}
+    moved = {ORDERS: GroupOffset(9, b"")}
+    kafka.consumers |= {"billing": moved, "audit": moved, "an_audit": moved}
     del kafka.consumers["audit2"]
     back_up(kafka, store, groups="audit.*")
 
@@ -165,14 +157,6 @@ def test_groups_of_other_topics_are_left_out(kafka: FakeKafka, store: StoreSetti
 
     assert {"billing"} == offsets(store).keys()
     assert ["orders"] == list(captured(store).newest)
-
-
-def test_only_the_groups_that_are_asked_for(kafka: FakeKafka, store: StoreSettings) -> None:
-    """A pattern chooses groups by their whole name."""
-    kafka.consumers["audit"] = {ORDERS: GroupOffset(1, b"")}
-    back_up(kafka, store, groups="aud.*")
-
-    assert {"audit": 1} == offsets(store)
 
 
 def test_none_captures_nothing_and_asks_nothing(kafka: FakeKafka, store: StoreSettings) -> None:
@@ -309,54 +293,29 @@ def test_a_last_file_that_is_left_open_is_named(kafka: FakeKafka, store: StoreSe
     assert [(4, 4)] == [(row.offset, row.beyond) for row in found.offsets]
 
 
-@contextmanager
-def following(
-    kafka: FakeKafka, store: StoreSettings, monkeypatch: pytest.MonkeyPatch, **options: object
-) -> Iterator[tuple[SinkRun, dict[str, Any]]]:
-    """A sink that follows until the block is left, and its summary then."""
-    monkeypatch.setattr("kbackup.sink.run.LOOK_S", 0.02)
-    monkeypatch.setattr(captures, "CAPTURE_S", 0.05)
-    monkeypatch.setattr(captures, "SETTLE_S", 0.05)
-    monkeypatch.setattr("kbackup.sink.follow.POLL_S", 0.02)
-    monkeypatch.setattr("kbackup.sink.follow.REPORT_S", 0.05)
-    given = {
-        "bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, "topics": "orders",
-        "follow": True, "rotate_idle_ms": 50, **options,
-    }  # fmt: skip
-    stop = Stop()
-    environment = Environment(kafka, store, InThreads(), SystemClock())  # type: ignore[arg-type]
-    run = SinkRun(load("sink", **given).settings, telling([]), stop, environment)
-    summary: dict[str, Any] = {}
-    thread = Thread(target=lambda: summary.update(to_json(run())))
-    thread.start()
-    try:
-        yield run, summary
-    finally:
-        stop.ask(15)
-        thread.join(30)
-
-
-def test_a_run_that_follows_captures_again(
-    kafka: FakeKafka, store: StoreSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("quick", "soon")
+def test_a_run_that_follows_captures_again(kafka: FakeKafka, store: StoreSettings) -> None:
     """With --follow positions are captured as they move, and after an outage again."""
-    with following(kafka, store, monkeypatch) as (run, summary):
+    with following(kafka, store, topics="orders") as sink:
         wait_until(lambda: offsets(store) == {"billing": 4}, "a capture", SOON_S)
         kafka.no_groups = KafkaError("listing consumer groups", "no answer")
-        wait_until(lambda: "missing_captures" in run.finish().skipped, "an outage", SOON_S)
+        wait_until(
+            lambda: "missing_captures" in sink.record().get("skipped", ()), "an outage", SOON_S
+        )
         kafka.consumers["billing"] = {ORDERS: GroupOffset(8, b"")}
         kafka.no_groups = None
         wait_until(lambda: offsets(store) == {"billing": 8}, "another capture", SOON_S)
+        summary = sink.end()
 
     assert {} == summary["skipped"]
 
 
+@pytest.mark.usefixtures("quick", "soon")
 def test_a_capture_waits_until_the_backup_has_reached_it(
-    kafka: FakeKafka, store: StoreSettings, monkeypatch: pytest.MonkeyPatch
+    kafka: FakeKafka, store: StoreSettings
 ) -> None:
     """An offset whose records wait in an open file is not in a capture yet."""
-    given = {"flush_size": 10, "rotate_idle_ms": 3_600_000}
-    with following(kafka, store, monkeypatch, **given):
+    with following(kafka, store, topics="orders", flush_size=10, rotate_idle_ms=3_600_000):
         wait_until(lambda: offsets(store) == {"billing": 4}, "a capture", SOON_S)
         kafka.logs[ORDERS] = Span(0, 15)
         kafka.consumers["billing"] = {ORDERS: GroupOffset(15, b"")}
@@ -366,13 +325,14 @@ def test_a_capture_waits_until_the_backup_has_reached_it(
     assert {"billing": 4} == offsets(store)
 
 
+@pytest.mark.usefixtures("quick", "soon")
 def test_a_run_that_follows_captures_beside_a_partition_that_is_set_aside(
-    kafka: FakeKafka, store: StoreSettings, monkeypatch: pytest.MonkeyPatch
+    kafka: FakeKafka, store: StoreSettings
 ) -> None:
     """A partition that fails again and again is named, and does not hold up every capture."""
     kafka.create("payments", 3)
     kafka.faults[ORDERS] = KafkaError("reading orders-0", "no answer")
-    with following(kafka, store, monkeypatch, topics="orders,payments"):
+    with following(kafka, store, topics="orders,payments"):
         wait_until(lambda: offsets(store) == {"billing": 4}, "a capture", SOON_S)
         kafka.consumers["billing"] = {ORDERS: GroupOffset(8, b"")}
         wait_until(lambda: offsets(store) == {"billing": 8}, "another capture", SOON_S)

@@ -4,14 +4,14 @@ import gzip
 import io
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
-from backup_samples import OPTIONS, batch
+from backup_samples import OPTIONS, batch, sink_job
 
 from kbackup.catalog import claims, listing
 from kbackup.catalog.claims import Reading
@@ -21,22 +21,18 @@ from kbackup.catalog.merging import records
 from kbackup.errors import KbackupError
 from kbackup.formats import FormatOptions
 from kbackup.formats.block_index import BlockIndex
-from kbackup.kafka import KafkaSettings, Position
-from kbackup.naming import DatedLayout, Layout, View
+from kbackup.kafka import Position
+from kbackup.naming import DatedLayout, View
 from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.records import Span, TopicPartition
-from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.evidence import gather
-from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.start import Start, decide
-from kbackup.sink.storing import TaskClients
-from kbackup.sink.task import SinkPartitionTask
+from kbackup.sink.start import decide
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
-from tests.support.fakes import CrashError, FakePositions, FakeReader, SilentLine
+from tests.support.fakes import CrashError, FakePositions, FakeReader, run_planned
 from tests.support.hand_clock import HandClock
 
 WHERE: Final = TopicPartition("orders-7", 3)
@@ -56,43 +52,20 @@ def a_store() -> MemoryStore:
     return MemoryStore(StoreSettings(f"memory://{uuid4()}"))
 
 
-def start(
-    log: pa.RecordBatch,
-    positions: FakePositions,
-    store: Store,
-    clock: HandClock,
-    layout: Layout = LAYOUT,
-) -> Start:
-    """Where a run begins, as the driver finds it out."""
-    logs = {WHERE: Span(0, FakeReader(log).end_offset)}
-    seen = gather(store, layout, clock, logs, positions.positions)[WHERE]
-    return decide(WHERE, seen, reset="earliest")
-
-
 def run_once(
     log: pa.RecordBatch,
     positions: FakePositions,
     store: Store,
     clock: HandClock,
     size: int = 5,
-    layout: Layout = LAYOUT,
-    views: Sequence[ViewSpec] = VIEWS,
+    views: tuple[ViewSpec, ...] = VIEWS,
 ) -> PartitionReport[OfSink]:
     """One run."""
-    reader = FakeReader(log)
-    first = start(log, positions, store, clock, layout).offset
-    position = positions.read(WHERE)
-    commit_metadata = None if position is None else SinkPosition.read(position.metadata)
-    if position is not None and position.offset > first:
-        del positions.positions[WHERE]  # as the driver sets the group back
-    job = SinkJob(
-        str(uuid4()), KafkaSettings("-"), StoreSettings("-"), layout, clock, tuple(views),
-        "upload_date", "record", Rule(records=size), "group",
+    job = sink_job(
+        views, run=str(uuid4()), layout=LAYOUT, clock=clock, partitioner="upload_date",
+        rule=Rule(records=size),
     )  # fmt: skip
-    unit = SinkUnit(WHERE, Span(first, reader.end_offset), commit_metadata)
-    work = SinkPartitionTask(job, unit, TaskClients(store, positions, reader), SilentLine())  # type: ignore[arg-type]
-    work.run()
-    return work.report
+    return run_planned(job, WHERE, log, positions, store)
 
 
 def content(store: Store) -> dict[str, bytes]:
@@ -104,17 +77,17 @@ def content(store: Store) -> dict[str, bytes]:
     return found
 
 
-def covering(store: Store, layout: Layout = LAYOUT) -> Covered:
+def covering(store: Store) -> Covered:
     """What a restore reads, where there is no ledger."""
-    found = listing.list_backup(store, layout, OPTIONS, topics=[WHERE.topic])
+    found = listing.list_backup(store, LAYOUT, OPTIONS, topics=[WHERE.topic])
     assert not found.foreign
     reading = Reading(store, ReadOptions())
     return covered(reading, WHERE, found.sets.get(WHERE, ()), NOTHING)
 
 
-def restored(store: Store, layout: Layout = LAYOUT) -> list[tuple[int, bytes | None]]:
+def restored(store: Store) -> list[tuple[int, bytes | None]]:
     """Offsets and values, as a restore reads them."""
-    batches = records(Reading(store, ReadOptions()), covering(store, layout).sets)
+    batches = records(Reading(store, ReadOptions()), covering(store).sets)
     return [(row["offset"], row["value"]) for each in batches for row in each.to_pylist()]
 
 
@@ -237,30 +210,29 @@ def test_the_originals_group_is_believed_where_its_newest_object_adds_up(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "nonsense", "systest/2026-03-05/b-00000-000000000000.index.json"]
+    ("text", "codes"),
+    [
+        pytest.param("", [], id="empty"),
+        pytest.param("nonsense", [], id="no key"),
+        pytest.param("b-00000-000000000000.index.json", [], id="to no object"),
+        pytest.param(
+            "orders-7-00003-000000000000.index.json", ["pointer_astray"], id="to an older object"
+        ),
+    ],
 )
-def test_a_pointer_that_leads_nowhere_is_as_good_as_none(text: str) -> None:
-    """A pointer to no object is ignored: the objects say where the backup ends."""
+def test_a_pointer_decides_nothing(text: str, codes: list[str]) -> None:
+    """Group and objects do; a warning mentions one to another object than the newest."""
     store, log = a_store(), batch(range(13))
     run_once(batch(range(7)), FakePositions(), store, at(5))
     pointer = LAYOUT.pointer(WHERE.topic, WHERE.partition)
-    store.put(pointer, io.BytesIO(text.encode()), sha256="0" * 64, metadata={})
+    body = f"systest/2026-03-05/{text}" if text.endswith("json") else text
+    store.put(pointer, io.BytesIO(body.encode()), sha256="0" * 64, metadata={})
+    logs = {WHERE: Span(0, FakeReader(log).end_offset)}
 
-    assert 7 == start(log, FakePositions(), store, at(6)).offset
-
-
-def test_a_pointer_to_an_older_object_is_named() -> None:
-    """Group and objects decide, and a warning mentions the pointer."""
-    store, log = a_store(), batch(range(13))
-    run_once(batch(range(7)), FakePositions(), store, at(5))
-    pointer = LAYOUT.pointer(WHERE.topic, WHERE.partition)
-    older = b"systest/2026-03-05/orders-7-00003-000000000000.index.json"
-    store.put(pointer, io.BytesIO(older), sha256="0" * 64, metadata={})
-
-    found = start(log, FakePositions(), store, at(6))
+    found = decide(WHERE, gather(store, LAYOUT, at(6), logs, {})[WHERE], reset="earliest")
 
     assert 7 == found.offset
-    assert "pointer_astray" in [code for code, _ in found.warnings]
+    assert codes == [code for code, _ in found.warnings if "pointer" in code]
 
 
 def test_a_topic_of_a_similar_name_is_another_one() -> None:
@@ -366,14 +338,3 @@ def test_an_object_without_its_index_is_a_warning_of_verify() -> None:
     key = "systest/2026-03-05/orders-7-00003-000000000000.gz"
     text = f"{key}, and 1 more: no index, so it is restored but can only be read whole"
     assert [(False, text)] == findings()
-
-
-def test_the_day_is_the_clocks_in_utc() -> None:
-    """An hour before midnight and an hour after it are two days."""
-    store, positions, clock = a_store(), FakePositions(), at(5)
-    run_once(batch(range(5)), positions, store, clock)
-    clock.pass_s(7200)
-    run_once(batch(range(10)), positions, store, clock)
-
-    days = sorted({key.split("/")[1] for key in content(store) if key.endswith(".gz")})
-    assert [date(2026, 3, 5).isoformat(), date(2026, 3, 6).isoformat()] == days

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
 
 import pytest
+from backup_samples import sink_job
 
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.ledger.rows import TopicLedger, entries
@@ -20,16 +20,15 @@ from kbackup.records import Span, TopicPartition
 from kbackup.runs import known, wiring
 from kbackup.runs.dead_letters import CONTEXT
 from kbackup.runs.report import Summary
-from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.job import SinkUnit
 from kbackup.sink.rejects import ErrorPolicy, context
 from kbackup.sink.task import back_up
 from kbackup.stores import StoreSettings, open_store
 from kbackup.verify.run import Notes, verify
-from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
 from tests.support.fakes import SilentLine
 from tests.support.running import wait_until
-from tests.unit.sink.test_run import Sink, following, quick  # noqa: F401  (a fixture)
+from tests.support.sinks import Sink, following, sink_settings
 
 ORDERS = TopicPartition("orders", 0)
 LETTERS = "dead-orders"
@@ -43,11 +42,6 @@ KEPT = {
     "errors_deadletterqueue_topic_name": LETTERS,
     "errors_deadletterqueue_context_headers_enable": True,
 }
-
-
-@pytest.fixture
-def store() -> StoreSettings:
-    return StoreSettings(f"memory://{uuid4()}")
 
 
 @pytest.fixture
@@ -297,11 +291,9 @@ def test_a_task_that_takes_over_names_what_the_one_before_it_left_out(
     kafka: FakeKafka, store: StoreSettings
 ) -> None:
     """A worker that died has committed more than its report says; the ledger has the offsets."""
-    settings = load("sink", bootstrap_servers="h:1", s3_bucket_name="b", **LAYOUT).settings
-    job = SinkJob(
-        "r1", kafka, store, Layout(), SystemClock(), wiring.views(settings), "default",  # type: ignore[arg-type]
-        "record",
-        Rule(records=1), "g", errors=ErrorPolicy(tolerates=True),
+    job = sink_job(
+        wiring.views(sink_settings(**LAYOUT)), kafka=kafka, store=store, rule=Rule(records=1),
+        errors=ErrorPolicy(tolerates=True),
     )  # fmt: skip
     [died] = back_up(job, [SinkUnit(ORDERS, Span(0, 7))], SilentLine())
     [report] = back_up(job, [SinkUnit(ORDERS, Span(0, 10))], SilentLine())

@@ -7,16 +7,11 @@ import pytest
 from backup_samples import Backup
 
 from kbackup.clock import SystemClock
-from kbackup.events import to_json
 from kbackup.records import TopicPartition
 from kbackup.runs import known
-from kbackup.runs.context import Environment, Stop
-from kbackup.sink.run import SinkRun
 from kbackup.verify.run import Notes
-from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
-from tests.support.in_turn import InTurn
-from tests.support.telling import telling
+from tests.support.sinks import run_sink
 from tests.support.verified import Verified
 
 TAGGED: Final = """\
@@ -33,10 +28,8 @@ def stored(tmp_path: Path, text: str, **given: Any) -> Backup:
     path.write_text(text)
     backup, kafka = Backup(), FakeKafka()
     kafka.create("orders", 25)
-    options = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "topics": "orders"}
-    settings = load("sink", path, **options, no_lock=True, flush_size=10, **given).settings
-    environment = Environment(kafka, backup.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
-    assert 0 == to_json(SinkRun(settings, telling([]), Stop(), environment)())["exit_code"]
+    summary = run_sink(kafka, backup.settings, path, topics="orders", flush_size=10, **given)
+    assert 0 == summary["exit_code"]
     return backup
 
 

@@ -11,16 +11,15 @@ from uuid import uuid4
 
 import psutil
 import pytest
-from backup_samples import RECORD
+from backup_samples import sink_job
 
 from kbackup.errors import BadRecordError, KafkaError, SparkError, StoreError
 from kbackup.kafka import Position
-from kbackup.naming import Layout
 from kbackup.pipeline.rotate import Rule, Schedule
 from kbackup.records import Span, TopicIdentity, TopicPartition
 from kbackup.runs.report import GAPS_MOST, OfSink, PartitionReport
 from kbackup.sink.follow import FollowedPartitions, TaskShare, Watch, deal, follow
-from kbackup.sink.job import Adopt, Examined, GaveUp, SinkJob, SinkUnit
+from kbackup.sink.job import Adopt, Examined, GaveUp, SinkUnit
 from kbackup.sink.start import HeldCut
 from kbackup.spark.channel import ChannelServer, TaskChannel
 from kbackup.stores import Store, StoreSettings, open_store
@@ -43,9 +42,7 @@ class Task:
         settings = StoreSettings(f"memory://{uuid4()}")
         self.kafka, self.store, self.time = kafka, open_store(settings), HandClock()
         self.line = SilentLine()
-        job = SinkJob(
-            "r1", kafka, settings, Layout(), self.time, RECORD, "default", "record", Rule(size), "g"
-        )
+        job = sink_job(kafka=kafka, store=settings, clock=self.time, rule=Rule(size))
         share = TaskShare(0, 1, tuple(SinkUnit(where, Span(0, 0)) for where in wheres))
         self.following = FollowedPartitions(job, share, 5.0, self.line)
 

@@ -4,19 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from backup_samples import RECORD, batch, written
+from backup_samples import batch, sink_job, written
 
 from kbackup.catalog import identity
 from kbackup.catalog.keys import Encryption
 from kbackup.catalog.recipients import KeyOptions, PrivateKey
 from kbackup.clock import SystemClock
 from kbackup.errors import RefusedError
-from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout
-from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.write import ClosedFile
 from kbackup.records import Facts, Span, TopicPartition
-from kbackup.sink.job import SinkJob
 from kbackup.sink.keep import keep
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.unit.catalog.test_keys import private_key
@@ -48,11 +45,7 @@ def run(place: StoreSettings, tmp_path: Path) -> Store:
 def closed(place: StoreSettings, offsets: Sequence[int], text: str = "") -> ClosedFile:
     """Return a file of full records."""
     rows = batch(offsets, value=text.encode()) if text else batch(offsets)
-    job = SinkJob(
-        "r", KafkaSettings("nowhere:9092"), place, LAYOUT, CLOCK, RECORD, "default", "record",
-        Rule(), "g",
-    )  # fmt: skip
-    [file] = written(rows, WHERE, job).close(Span(offsets[0], offsets[-1] + 1))
+    [file] = written(rows, WHERE, sink_job(store=place)).close(Span(offsets[0], offsets[-1] + 1))
     return file
 
 

@@ -9,15 +9,11 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 import pytest
+from backup_samples import sink_job
 
-from kbackup.clock import SystemClock
-from kbackup.formats import FormatOptions
-from kbackup.kafka import KafkaSettings
-from kbackup.naming import Layout, View
 from kbackup.pipeline.rotate import Rule
-from kbackup.pipeline.views import ViewSpec
 from kbackup.records import SCHEMA, Span, TopicPartition
-from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.job import SinkUnit
 from kbackup.sink.storing import TaskClients
 from kbackup.sink.task import SinkPartitionTask
 from kbackup.spark.worker import share_one_heap
@@ -64,10 +60,9 @@ class Spread:
 def _peak(folder: Path) -> float:
     """Back the partitions up one after the other; return the growth of memory in MiB."""
     place = StoreSettings(folder.as_uri())
-    job = SinkJob(
-        "r1", KafkaSettings("-"), place, Layout(), SystemClock(),
-        (ViewSpec(View.RECORD, "parquet", FormatOptions()),), "hourly", "record",
-        Rule(bytes=ROTATE_MIB * MIB, open_files=DIRECTORIES), "g",
+    job = sink_job(
+        store=place, partitioner="hourly",
+        rule=Rule(bytes=ROTATE_MIB * MIB, open_files=DIRECTORIES),
         plugin_options={"directory.delim": "/", "timezone": "UTC", "locale": "en"},
     )  # fmt: skip
     clients = TaskClients(open_store(place), FakePositions(), Spread())  # type: ignore[arg-type]

@@ -19,12 +19,12 @@ from kbackup.runs import history, status
 from kbackup.runs.context import Environment, Stop
 from kbackup.runs.metrics import Exporter, Watched
 from kbackup.runs.report import HeldUp
-from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
 from tests.support.hand_clock import HandClock
-from tests.support.in_threads import InThreads
+from tests.support.in_turn import InTurn
+from tests.support.sinks import run_sink
 
 WHERE = TopicPartition("orders", 0)
 
@@ -37,18 +37,16 @@ class Backup:
         self.store = StoreSettings(f"memory://{uuid4()}")
         self.kafka.create("orders", 100)
 
-    def sink(self, **options: object) -> dict[str, Any]:
+    def sink(self, **options: Any) -> dict[str, Any]:
         """The summary of a run, a minute after the last."""
         self.clock.pass_s(60)
-        given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
-        environment = Environment(self.kafka, self.store, InThreads(), self.clock)  # type: ignore[arg-type]
-        settings = load("sink", topics=["orders"], **given).settings
-        return to_json(SinkRun(settings, lambda _: None, Stop(), environment)())
+        asks = {"topics": "orders", **options}
+        return run_sink(self.kafka, self.store, clock=self.clock, **asks)
 
     def restore_plan(self, **options: object) -> dict[str, Any]:
         """The summary of a plan to restore it."""
         given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "dry_run": True, **options}
-        environment = Environment(self.kafka, self.store, InThreads(), self.clock)  # type: ignore[arg-type]
+        environment = Environment(self.kafka, self.store, InTurn(), self.clock)  # type: ignore[arg-type]
         settings = load("restore", topics=["orders"], rename="copy_of_$0", **given).settings
         return to_json(RestoreRun(settings, lambda _: None, Stop(), environment)())
 
@@ -267,11 +265,7 @@ def test_what_the_backup_has_passed_is_held_up_no_longer(backup: Backup) -> None
     backup.sink()
     backup.kafka.behind.clear()
     backup.kafka.append(WHERE, 50)
-    settings = load(
-        "sink", topics_regex="ord.*", bootstrap_servers="h:1", s3_bucket_name="b", no_lock=True
-    ).settings
-    environment = Environment(backup.kafka, backup.store, InThreads(), backup.clock)  # type: ignore[arg-type]
-    SinkRun(settings, lambda _: None, Stop(), environment)()
+    backup.sink(topics=None, topics_regex="ord.*")
 
     plan = backup.restore_plan()
 

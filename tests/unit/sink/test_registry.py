@@ -8,19 +8,17 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from backup_samples import batch
+from backup_samples import batch, sink_job
 
-from kbackup.clock import SystemClock
 from kbackup.connect.registry.framing import head_of
 from kbackup.errors import KbackupError, RegistryError
 from kbackup.formats import FormatOptions
-from kbackup.kafka import KafkaSettings
-from kbackup.naming import Layout, View
+from kbackup.naming import View
 from kbackup.pipeline.convert import Compatibility
 from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Span, TopicPartition
-from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.job import SinkUnit
 from kbackup.sink.rejects import INTOLERANT, ErrorPolicy
 from kbackup.sink.storing import TaskClients
 from kbackup.sink.task import SinkPartitionTask
@@ -71,11 +69,7 @@ def work_of(
     }  # fmt: skip
     views = (ViewSpec(View.VALUE, form, OPTIONS, "avro", properties),)
     store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
-    job = SinkJob(
-        "r", KafkaSettings("-"), StoreSettings("-"), Layout(), SystemClock(), views, "default",
-        "record", Rule(records=size, compatibility=compatibility), "group",
-        errors=errors,
-    )  # fmt: skip
+    job = sink_job(views, rule=Rule(records=size, compatibility=compatibility), errors=errors)
     reader = FakeReader(log)
     unit = SinkUnit(WHERE, Span(0, reader.end_offset))
     clients = TaskClients(store, FakePositions(), reader)  # type: ignore[arg-type]

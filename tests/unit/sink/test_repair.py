@@ -1,8 +1,6 @@
 """Objects that are written again: ``sink repair``."""
 
 from dataclasses import dataclass, field
-from hashlib import sha256
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,23 +11,20 @@ from kbackup.catalog.ledger.rows import OBJECTS, REMOVED, of_object, table
 from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.clock import SystemClock
 from kbackup.errors import ConfigurationError
-from kbackup.events import to_json
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.naming.renaming import Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
-from kbackup.runs.context import Environment, Stop
 from kbackup.runs.known import read
 from kbackup.runs.report import Summary
 from kbackup.sink.maintenance import RepairRun
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
 from kbackup.verify.run import Mending
-from tests.support.configurations import load
+from tests.support.bench import leave_to_another_tool
 from tests.support.fake_kafka import FakeKafka
-from tests.support.in_turn import InTurn
-from tests.support.telling import telling
+from tests.support.sinks import run_sink, sink_settings
 
 ORDERS = TopicPartition("orders", 0)
 JSON = {"format_class": "json", "value_converter": "json"}
@@ -60,17 +55,18 @@ class Bucket:
 
     def run(self, kind: type[SinkRun] | type[RepairRun], **given: Any) -> dict[str, Any]:
         """Run to the end; return the summary."""
-        options: dict[str, Any] = {"bootstrap_servers": "h:1", "s3_bucket_name": "b"}
-        options |= {"topics": "orders", "no_lock": True, "flush_size": 10}
-        options |= self.options | given
-        environment = Environment(self.kafka, self.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
-        settings = load("sink", *self.paths, **options).settings
-        told: list[Any] = []
-        return to_json(kind(settings, telling(told), Stop(), environment)())
+        options: dict[str, Any] = {"topics": "orders", "flush_size": 10} | self.options | given
+        return run_sink(self.kafka, self.settings, *self.paths, kind=kind, **options)
 
     def repair(self, *places: str, **given: Any) -> dict[str, Any]:
         """Write objects again."""
         return self.run(RepairRun, repair=places, **given)
+
+    def lose(self, part: str) -> str:
+        """Delete an object that has this in its name; its key."""
+        key = next(key for key in self.objects() if part in key)
+        self.store.delete(key)
+        return key
 
     def digests(self) -> dict[str, str]:
         """What objects say of their records."""
@@ -155,8 +151,7 @@ def test_another_topic_of_that_name_repairs_nothing(lost: str, is_rebuilt: bool,
 def test_records_under_other_names_are_no_repair() -> None:
     """A sink whose settings have changed cuts elsewhere: the object asked for is missed."""
     bucket = Bucket()
-    key = next(key for key in bucket.objects() if "orders+0+0000000010" in key)
-    bucket.store.delete(key)
+    key = bucket.lose("orders+0+0000000010")
 
     summary = bucket.repair("orders:0:10", **JSON)
 
@@ -168,8 +163,7 @@ def test_records_under_other_names_are_no_repair() -> None:
 def test_a_repair_after_compaction_says_what_compaction_did(left: range) -> None:
     """An object is named after its first record: compaction took it, no setting is to blame."""
     bucket = Bucket()
-    key = next(key for key in bucket.objects() if "orders+0+0000000010" in key)
-    bucket.store.delete(key)
+    key = bucket.lose("orders+0+0000000010")
     bucket.kafka.compacted = {(ORDERS, at) for at in range(10, 20) if at not in left}
 
     summary = bucket.repair("orders:0:10")
@@ -226,7 +220,7 @@ def test_a_dry_run_writes_nothing() -> None:
 def test_a_place_has_three_parts(text: str) -> None:
     """As restore verify prints it; of none at all, no sink is run instead."""
     with pytest.raises(ConfigurationError, match="TOPIC:PARTITION:OFFSET"):
-        load("sink", repair=text, bootstrap_servers="h:1", topics="t", s3_bucket_name="b")
+        sink_settings(repair=text, topics="t")
 
 
 def test_the_ledger_knows_a_repaired_object() -> None:
@@ -242,11 +236,7 @@ def test_the_ledger_knows_a_repaired_object() -> None:
 
 def as_another_tool(bucket: Bucket) -> None:
     """Let what is stored be a connector's: names and bytes alone, which a sink then takes over."""
-    for key, body in bucket.objects().items():
-        bucket.store.delete(key)
-        bucket.store.put(key, BytesIO(body), sha256=sha256(body).hexdigest(), metadata={})
-    for entry in bucket.store.list("_kbackup/"):
-        bucket.store.delete(entry.key)
+    leave_to_another_tool(bucket.store)
     bucket.kafka.positions_ = {where: Position(25) for where in bucket.kafka.positions_}
     assert 0 == bucket.run(SinkRun)["exit_code"]
 
@@ -256,8 +246,7 @@ def test_an_object_of_another_tool_comes_back_whole() -> None:
     bucket = Bucket(JSON)
     as_another_tool(bucket)
     before = bucket.objects()
-    key = next(key for key in before if "orders+0+0000000010" in key)
-    bucket.store.delete(key)
+    bucket.lose("orders+0+0000000010")
 
     summary = bucket.repair("orders:0:10")
 
@@ -269,8 +258,7 @@ def test_the_newest_object_of_another_tool_is_not_written_again_in_part() -> Non
     """Nothing says where it ended: exit 7, and nothing is stored under its name."""
     bucket = Bucket(JSON)
     as_another_tool(bucket)
-    key = next(key for key in bucket.objects() if "orders+0+0000000020" in key)
-    bucket.store.delete(key)
+    key = bucket.lose("orders+0+0000000020")
 
     summary = bucket.repair("orders:0:20")
 
@@ -288,8 +276,7 @@ def test_a_cut_in_several_directories_is_written_again_as_it_was() -> None:
     options = JSON | by_field | {"value_converter_schemas_enable": "false"}
     bucket = Bucket(options, KafkaWithGroups(values=values))
     before = bucket.objects()
-    key = next(key for key in before if "orders+0+0000000011" in key)
-    bucket.store.delete(key)
+    bucket.lose("orders+0+0000000011")
 
     summary = bucket.repair("orders:0:10", flush_size=3)
 
@@ -356,8 +343,7 @@ def test_a_renamed_topic_is_repaired_by_either_name(
     path.write_text(ROUTED)
     bucket = Bucket(paths=(path,))
     before = bucket.objects()
-    key = next(key for key in before if "stored+0+0000000010" in key)
-    bucket.store.delete(key)
+    bucket.lose("stored+0+0000000010")
 
     summary = bucket.repair(f"{named}:0:10", **asked)
 
@@ -369,7 +355,7 @@ def test_a_topic_that_kafka_has_lost_keeps_no_other_from_its_repair() -> None:
     """A sink that chooses topics by an expression backed it up, whatever the cluster has now."""
     bucket = Bucket()
     before = bucket.objects()
-    bucket.store.delete(next(key for key in before if "orders+0+0000000010" in key))
+    bucket.lose("orders+0+0000000010")
 
     summary = bucket.repair("ordinary:0:0,orders:0:10", topics=None, topics_regex="ord.*")
 

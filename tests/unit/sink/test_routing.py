@@ -1,24 +1,19 @@
 """A sink whose transforms give topics other names: read under one, stored under the other."""
 
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
 from kbackup.catalog import listing
 from kbackup.clock import SystemClock
-from kbackup.events import to_json
 from kbackup.formats import FormatOptions
 from kbackup.naming import Layout
 from kbackup.runs import known
-from kbackup.runs.context import Environment, Stop
-from kbackup.sink.run import SinkRun
 from kbackup.stores import Store, StoreSettings, open_store
-from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
-from tests.support.in_turn import InTurn
+from tests.support.sinks import run_sink as sink
 
-ROUTER = {
+ROUTER: dict[str, Any] = {
     "transforms": "copy",
     "transforms.copy.type": "org.apache.kafka.connect.transforms.RegexRouter",
     "transforms.copy.regex": ".*",
@@ -27,20 +22,8 @@ ROUTER = {
 
 
 @pytest.fixture
-def place() -> StoreSettings:
-    return StoreSettings(f"memory://{uuid4()}")
-
-
-@pytest.fixture
-def store(place: StoreSettings) -> Store:
-    return open_store(place)
-
-
-def sink(kafka: FakeKafka, place: StoreSettings, **options: object) -> dict[str, Any]:
-    """Run a sink; its summary."""
-    given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
-    environment = Environment(kafka, place, InTurn(), SystemClock())  # type: ignore[arg-type]
-    return to_json(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), environment)())
+def opened(store: StoreSettings) -> Store:
+    return open_store(store)
 
 
 def stored(store: Store) -> dict[str, int]:
@@ -53,101 +36,101 @@ def stored(store: Store) -> dict[str, int]:
 
 
 def test_a_group_that_was_lost_goes_on_after_what_is_stored_under_the_new_name(
-    place: StoreSettings, store: Store
+    store: StoreSettings, opened: Store
 ) -> None:
     """The ledger of the new name says how far the backup is."""
     kafka = FakeKafka()
     (where,) = kafka.create("orders", 10)
-    sink(kafka, place, topics="orders", **ROUTER)
+    sink(kafka, store, topics="orders", **ROUTER)
     kafka.positions_.clear()
     kafka.append(where, 5)
-    again = sink(kafka, place, topics="orders", **ROUTER)
+    again = sink(kafka, store, topics="orders", **ROUTER)
 
     assert (0, 5) == (again["exit_code"], again["records"])
-    assert {"copy_of_orders": 2} == stored(store)
+    assert {"copy_of_orders": 2} == stored(opened)
 
 
 def test_a_first_run_that_failed_before_the_ledger_leaves_nothing_to_miss(
-    place: StoreSettings, store: Store
+    store: StoreSettings, opened: Store
 ) -> None:
     """Its run record speaks of the topic by its name in Kafka, under which nothing is stored."""
     kafka = FakeKafka()
     kafka.create("orders", 10)
-    first = sink(kafka, place, topics="orders", **ROUTER)
-    for entry in list(store.list("")):
+    first = sink(kafka, store, topics="orders", **ROUTER)
+    for entry in list(opened.list("")):
         if not entry.key.startswith("_kbackup/runs/"):
-            store.delete(entry.key)  # as if it had got no further
+            opened.delete(entry.key)  # as if it had got no further
     kafka.positions_.clear()
 
-    second = sink(kafka, place, topics="orders", **ROUTER)
+    second = sink(kafka, store, topics="orders", **ROUTER)
 
-    said = known.read(store, Layout(), SystemClock())
+    said = known.read(opened, Layout(), SystemClock())
     assert {"orders": "copy_of_orders"} == first["stored_as"] == second["stored_as"]
     assert ["copy_of_orders"] == list(said.topics)
     assert {"copy_of_orders"} == {where.topic for where in said.partitions()}
 
 
 def test_topics_that_would_be_stored_as_one_are_refused_before_anything_is_stored(
-    place: StoreSettings, store: Store
+    store: StoreSettings, opened: Store
 ) -> None:
     """Topics that would be stored under one name are refused before anything is stored."""
     kafka = FakeKafka()
     kafka.create("orders", 10)
     kafka.create("payments", 10)
     one_name = {**ROUTER, "transforms.copy.replacement": "all"}
-    refused = sink(kafka, place, topics="orders,payments", **one_name)
+    refused = sink(kafka, store, topics="orders,payments", **one_name)
 
     assert 2 == refused["exit_code"]
     assert "orders and payments would both be stored as all" in str(refused["errors"])
-    assert [] == [entry.key for entry in store.list("topics/")]
+    assert [] == [entry.key for entry in opened.list("topics/")]
 
 
 def test_a_topic_that_would_get_the_name_of_another_backup_is_refused(
-    place: StoreSettings, store: Store
+    store: StoreSettings, opened: Store
 ) -> None:
     """The ledger knows whose backup has that name, whichever run wrote it."""
     kafka = FakeKafka()
     kafka.create("orders", 10)
     kafka.create("payments", 10)
     one_name = {**ROUTER, "transforms.copy.replacement": "all"}
-    sink(kafka, place, topics="orders", **one_name)
-    refused = sink(kafka, place, topics="payments", **one_name)
+    sink(kafka, store, topics="orders", **one_name)
+    refused = sink(kafka, store, topics="payments", **one_name)
 
     assert 4 == refused["exit_code"]
     assert "payments is not the topic whose backup all is" in str(refused["errors"])
-    assert {"all": 1} == stored(store)
+    assert {"all": 1} == stored(opened)
 
 
-def test_a_name_that_no_topic_can_have_is_refused(place: StoreSettings, store: Store) -> None:
+def test_a_name_that_no_topic_can_have_is_refused(store: StoreSettings, opened: Store) -> None:
     """Routing to a name that no topic can have is refused, since it could not be restored."""
     kafka = FakeKafka()
     kafka.create("orders", 10)
     slash = {**ROUTER, "transforms.copy.replacement": "a/$0"}
-    refused = sink(kafka, place, topics="orders", **slash)
+    refused = sink(kafka, store, topics="orders", **slash)
 
     assert "'a/orders' is not a legal topic name" in str(refused["errors"])
-    assert (4, []) == (refused["exit_code"], [entry.key for entry in store.list("topics/")])
+    assert (4, []) == (refused["exit_code"], [entry.key for entry in opened.list("topics/")])
 
 
-def test_a_restore_takes_a_copy_for_no_source(place: StoreSettings, store: Store) -> None:
+def test_a_restore_takes_a_copy_for_no_source(store: StoreSettings, opened: Store) -> None:
     """The topic that a sink reads is watched, and not the name under which it is stored."""
     kafka = FakeKafka()
     kafka.create("orders", 10)
-    sink(kafka, place, topics="orders", **ROUTER)
-    said = known.read(store, Layout(), SystemClock())
+    sink(kafka, store, topics="orders", **ROUTER)
+    said = known.read(opened, Layout(), SystemClock())
     cluster = kafka.cluster_id
 
     assert [True, False] == [said.watches(name, cluster) for name in ("orders", "copy_of_orders")]
 
 
 def test_a_router_that_is_added_later_begins_a_backup_of_everything_the_log_has(
-    place: StoreSettings, store: Store
+    store: StoreSettings, opened: Store
 ) -> None:
     """What is stored under the old name is another backup; the new one is whole by itself."""
     kafka = FakeKafka()
     kafka.create("orders", 10)
-    before = sink(kafka, place, topics="orders")
-    after = sink(kafka, place, topics="orders", **ROUTER)
+    before = sink(kafka, store, topics="orders")
+    after = sink(kafka, store, topics="orders", **ROUTER)
 
     assert [(0, 10), (0, 10)] == [(each["exit_code"], each["records"]) for each in (before, after)]
-    assert {"copy_of_orders": 1, "orders": 1} == stored(store)
+    assert {"copy_of_orders": 1, "orders": 1} == stored(opened)

@@ -1,108 +1,23 @@
 """A whole run of the sink over a cluster in memory, its tasks in threads of this process."""
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
-from uuid import uuid4
 
 import pytest
 
 from kbackup.clock import SystemClock
 from kbackup.errors import BadRecordError, ConfigurationError, StoreError
-from kbackup.events import to_json
 from kbackup.kafka import Position
 from kbackup.local.servers import free_ports
-from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.runs import context, history, report, status
-from kbackup.runs.context import Environment, Stop
-from kbackup.runs.following import Pauses
+from kbackup.runs import report
 from kbackup.sink import follow
-from kbackup.sink import run as running
 from kbackup.sink.plan import make_plan
-from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
-from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
-from tests.support.in_threads import InThreads
 from tests.support.running import wait_until
-from tests.support.telling import telling
-
-
-class Sink:
-    """A sink that runs beside the test.
-
-    Attributes:
-        told: The events so far.
-        summary: Its last word, once it has ended.
-    """
-
-    def __init__(self, kafka: FakeKafka, store: StoreSettings, **options: object) -> None:
-        given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
-        self.tasks, self.stop = InThreads(), Stop()
-        self.told: list[dict[str, Any]] = []
-        self.summary: dict[str, Any] = {}
-        self._store = open_store(store)
-        environment = Environment(kafka, store, self.tasks, SystemClock())  # type: ignore[arg-type]
-        run = SinkRun(load("sink", **given).settings, telling(self.told), self.stop, environment)
-        self._thread = threading.Thread(target=lambda: self.summary.update(to_json(run())))
-        self._thread.start()
-
-    def wait(self) -> dict[str, Any]:
-        """Its summary."""
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-        return self.summary
-
-    def end(self) -> dict[str, Any]:
-        """Stop it as SIGTERM does; its summary."""
-        self.stop.ask(15)
-        return self.wait()
-
-    def warned(self, code: str) -> bool:
-        """Whether it has said so."""
-        return any(event.get("code") == code for event in self.told)
-
-    def record(self) -> dict[str, Any]:
-        """The newest run record."""
-        found = next(history.runs(self._store, Layout(), "sink"), None)
-        return {} if found is None else dict(found.said)
-
-    def status(self, max_age_s: float | None = None) -> dict[str, Any]:
-        """What ``sink status`` says now."""
-        now = datetime.now(UTC)
-        return to_json(status.status(self._store, Layout(), max_age_s=max_age_s, now=now))
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seconds that a day's work waits are hundredths here."""
-    monkeypatch.setattr(follow, "POLL_S", 0.02)
-    monkeypatch.setattr(follow, "REPORT_S", 0.05)
-    monkeypatch.setattr(running, "NEWCOMERS_S", 0.05)
-    monkeypatch.setattr(context, "RECORD_S", 0.05)
-    monkeypatch.setattr(follow, "PAUSES", Pauses(0.05, 600.0))
-
-
-@pytest.fixture
-def store() -> StoreSettings:
-    return StoreSettings(f"memory://{uuid4()}")
-
-
-@contextmanager
-def following(kafka: FakeKafka, store: StoreSettings, **options: object) -> Iterator[Sink]:
-    """A sink that follows, ended with the context."""
-    given = {"follow": True, "rotate_idle_ms": 50, **options}
-    sink = Sink(kafka, store, **given)
-    try:
-        yield sink
-    finally:
-        if not sink.summary:
-            sink.end()
+from tests.support.sinks import Sink, following, run_sink, sink_settings
 
 
 def committed(kafka: FakeKafka, *wheres: TopicPartition) -> list[int]:
@@ -154,8 +69,7 @@ def test_leaving_out_every_topic_is_a_wrong_configuration(
     """As for every other command: the pattern is named, and what it matches."""
     kafka: Any = FakeKafka()
     kafka.create("orders", 10)
-    given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "topics_exclude": "ord.*"}
-    settings = load("sink", **given | options).settings
+    settings = sink_settings(topics_exclude="ord.*", **options)
 
     with pytest.raises(ConfigurationError, match=r"leaves out every topic .* it matches orders"):
         make_plan(settings, kafka, open_store(store), SystemClock())
@@ -165,8 +79,8 @@ def test_a_run_that_leaves_out_every_topic_exits_2(store: StoreSettings) -> None
     """Unlike one for whose topics nothing was there."""
     kafka = FakeKafka()
     kafka.create("orders", 10)
-    wrong = Sink(kafka, store, topics_exclude="ord.*").wait()
-    none = Sink(kafka, store, topics_regex="pay.*", topics_exclude="ord.*").wait()
+    wrong = run_sink(kafka, store, topics_exclude="ord.*")
+    none = run_sink(kafka, store, topics_regex="pay.*", topics_exclude="ord.*")
 
     assert (2, 3) == (wrong["exit_code"], none["exit_code"])
 
@@ -413,7 +327,7 @@ def test_a_sink_leaves_topics_to_another_live_sink(store: StoreSettings, tmp_pat
     locking = {"no_lock": False, "lock_dir": str(tmp_path)}
     with following(kafka, store, topics_regex="t.*", group="g1", **locking) as first:
         wait_until(lambda: committed(kafka, TopicPartition("t2", 0)) == [10], "the first sink")
-        second = Sink(kafka, store, topics=["t1", "u"], group="g2", **locking)
+        second = Sink(kafka, store, topics="t1,u", group="g2", **locking)
         summary = second.wait()
         assert not first.summary
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -11,7 +10,6 @@ from backup_samples import batch
 
 from kbackup.catalog import schemas
 from kbackup.catalog.schemas import SchemaIndex, SchemaUse
-from kbackup.clock import SystemClock
 from kbackup.connect import registry as registries
 from kbackup.connect.registry import AVRO, RegisteredSchema, RegistrySettings
 from kbackup.connect.registry.framing import head_of
@@ -20,34 +18,23 @@ from kbackup.naming import Layout
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import SCHEMA, TopicPartition
 from kbackup.runs import wiring
-from kbackup.runs.context import Environment, Stop
 from kbackup.runs.report import Summary
 from kbackup.runs.status import status
-from kbackup.sink.run import SinkRun
 from kbackup.sink.schemas import SchemaKeeper, begin
 from kbackup.stores import Store, StoreSettings, open_store
 from kbackup.verify.run import Notes, verify
-from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
 from tests.support.fakes import SilentLine
 from tests.support.hand_clock import HandClock
 from tests.support.registry import FakeRegistry
-from tests.support.standby import Standby
+from tests.support.sinks import run_sink, sink_settings
 
 LAYOUT = Layout()
 
 
-@pytest.fixture
-def store() -> StoreSettings:
-    return StoreSettings(f"memory://{uuid4()}")
-
-
-def sink(kafka: FakeKafka, store: StoreSettings, **options: object) -> dict[str, Any]:
+def sink(kafka: FakeKafka, store: StoreSettings, **options: Any) -> dict[str, Any]:
     """Run a sink of full records to its end; return its summary."""
-    given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
-    settings = load("sink", topics="orders", **given).settings
-    environment = Environment(kafka, store, Standby().tasks, SystemClock())  # type: ignore[arg-type]
-    return to_json(SinkRun(settings, lambda _: None, Stop(), environment)())
+    return run_sink(kafka, store, topics="orders", **options)
 
 
 def orders(*values: bytes) -> FakeKafka:
@@ -287,9 +274,8 @@ def registry_of(registry: FakeRegistry) -> dict[str, RegistrySettings]:
 
 def sources(*given: tuple[str, str]) -> dict[str, tuple[str, ...]]:
     """The registry of each part of what a sink with these properties stores."""
-    options: dict[str, object] = dict(given)
-    settings = load("sink", bootstrap_servers="h:1", topics="o", s3_bucket_name="b", **options)
-    return {part: each.urls for part, each in wiring.source_registries(settings.settings).items()}
+    settings = sink_settings(topics="o", **dict(given))
+    return {part: each.urls for part, each in wiring.source_registries(settings).items()}
 
 
 def test_converters_name_their_own_registry() -> None:
@@ -313,10 +299,7 @@ def test_converters_name_their_own_registry() -> None:
 
 def test_the_registry_of_records_is_not_waited_for_long() -> None:
     """A backup of full records does not wait long for a registry that does not answer."""
-    settings = load(
-        "sink", bootstrap_servers="h:1", topics="o", s3_bucket_name="b",
-        schema_registry_url="http://a:1, http://b:1",
-    ).settings  # fmt: skip
+    settings = sink_settings(topics="o", schema_registry_url="http://a:1, http://b:1")
     expected = RegistrySettings(("http://a:1", "http://b:1"), connect_s=5.0, read_s=10.0, retries=2)
 
     assert expected == wiring.schema_registry(settings)

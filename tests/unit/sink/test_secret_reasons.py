@@ -7,14 +7,10 @@ from typing import Any
 import pytest
 
 from kbackup.errors import BadRecordError
-from kbackup.events import to_json
-from kbackup.runs.context import Environment, Stop
-from kbackup.sink.run import SinkRun
 from kbackup.stores import Store, StoreSettings, open_store
-from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
 from tests.support.hand_clock import HandClock
-from tests.support.in_turn import InTurn
+from tests.support.sinks import run_sink
 from tests.support.target import Restoring
 from tests.unit.catalog.test_keys import private_key, sinks
 from tests.unit.restore.test_transforms import cut
@@ -42,14 +38,12 @@ def test_a_sink_says_what_is_wrong_and_quotes_nothing(
     dead = {"errors.tolerance": tolerance, "errors.deadletterqueue.topic.name": "letters",
             "errors.deadletterqueue.context.headers.enable": "true"}  # fmt: skip
     path.write_text("".join(f"{name}={text}\n" for name, text in (CAST | dead).items()))
-    options = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "topics": "orders"}
-    settings = load(
-        "sink", path, **options, format_class="json", flush_size=9, no_lock=True
-    ).settings
     there = replace(place, wrapper=sinks(tmp_path, private_key(tmp_path / "one")))
-    environment = Environment(kafka, there if is_encrypted else place, InTurn(), HandClock())  # type: ignore[arg-type]
 
-    done = to_json(SinkRun(settings, told.append, Stop(), environment)())
+    done = run_sink(
+        kafka, there if is_encrypted else place, path, clock=HandClock(), told=told,
+        topics="orders", format_class="json", flush_size=9,
+    )  # fmt: skip
 
     store = open_store(place)
     seen = [str(told), str(done), *(store.open(one.key).read() for one in store.list(""))]

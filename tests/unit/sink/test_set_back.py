@@ -1,6 +1,5 @@
 """A group that somebody has set back, over objects of values, which do not store offsets."""
 
-import io
 import json
 from collections import Counter
 from dataclasses import replace
@@ -18,7 +17,7 @@ from kbackup.records import Span
 from kbackup.runs import known
 from kbackup.runs.known import read_topics
 from kbackup.stores.memory import MemoryStore
-from tests.support.bench import WHERE, Bench
+from tests.support.bench import WHERE, Bench, leave_to_another_tool
 
 
 @pytest.mark.parametrize("size", [3, 20, 1000], ids=["smaller", "the same", "larger"])
@@ -312,7 +311,7 @@ def test_a_group_that_is_set_back_over_another_tool_s_directories_is_refused(off
     """Its objects do not say where they end, so no row is stored twice by guess."""
     bench = Bench(20)
     bench.sink(10, partitioner_class="modulo")
-    leave_to_another_tool(bench)
+    leave_to_another_tool(bench.store)
     bench.set_back(20)
     bench.kafka.append(WHERE, 10)
     taken_over = bench.sink(10, partitioner_class="modulo")
@@ -330,16 +329,6 @@ def test_a_group_that_is_set_back_over_another_tool_s_directories_is_refused(off
     assert not bench.doubled()
 
 
-def leave_to_another_tool(bench: Bench) -> None:
-    """Make what is stored another tool's: no ledger, and nothing beside the bytes."""
-    for one in [*bench.store.list("")]:
-        with bench.store.open(one.key) as body:
-            text = body.read()
-        bench.store.delete(one.key)
-        if one.key.startswith("topics/"):
-            bench.store.put(one.key, io.BytesIO(text), sha256="0" * 64, metadata={})
-
-
 @pytest.mark.parametrize("offset", [0, 6, 7, 10, 13])
 @pytest.mark.parametrize("size", [3, 5, 10, 15])
 def test_without_a_ledger_no_row_of_another_tool_s_directories_is_stored_twice(
@@ -348,7 +337,7 @@ def test_without_a_ledger_no_row_of_another_tool_s_directories_is_stored_twice(
     """A first run over them refuses, unless it is shown that the same objects are written."""
     bench = Bench(20)
     bench.sink(10, partitioner_class="modulo")
-    leave_to_another_tool(bench)
+    leave_to_another_tool(bench.store)
     before = bench.rows()
     bench.set_back(offset)
     bench.kafka.append(WHERE, 13)

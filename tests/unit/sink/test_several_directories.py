@@ -7,11 +7,10 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pytest
-from backup_samples import JSON, RECORD, batch
+from backup_samples import JSON, RECORD, batch, sink_job
 
 from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError, RefusedError
-from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
 from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.views import ViewSpec
@@ -19,14 +18,11 @@ from kbackup.records import Facts, Rotation, Span, TopicPartition
 from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.evidence import gather
-from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.start import decide
-from kbackup.sink.storing import TaskClients
-from kbackup.sink.task import SinkPartitionTask
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
-from tests.support.fakes import CrashError, FakePositions, FakeReader, SilentLine
+from tests.support.fakes import CrashError, FakePositions, run_planned
 
 WHERE: Final = TopicPartition("orders", 0)
 LAYOUT: Final = Layout()
@@ -52,26 +48,13 @@ def run_once(
     partitioner: str,
     views: tuple[ViewSpec, ...] = RECORD,
     size: int = 5,
-    directories: int = 3,
 ) -> PartitionReport[OfSink]:
     """One run, planned as the driver plans it: from what group and bucket say."""
-    reader = FakeReader(log)
-    logs = {WHERE: Span(0, reader.end_offset)}
-    seen = gather(store, LAYOUT, SystemClock(), logs, positions.positions)[WHERE]
-    start = decide(WHERE, seen, reset="earliest").offset
-    position = positions.read(WHERE)
-    commit_metadata = None if position is None else SinkPosition.read(position.metadata)
-    if position is not None and position.offset > start:
-        del positions.positions[WHERE]  # as the driver sets the group back
-    job = SinkJob(
-        str(uuid4()), KafkaSettings("-"), StoreSettings("-"), LAYOUT, SystemClock(), views,
-        partitioner, "record", Rule(records=size), "group",
-        plugin_options={"modulo.directories": str(directories)},
+    job = sink_job(
+        views, run=str(uuid4()), partitioner=partitioner, rule=Rule(records=size),
+        plugin_options={"modulo.directories": "3"},
     )  # fmt: skip
-    unit = SinkUnit(WHERE, Span(start, reader.end_offset), commit_metadata)
-    work = SinkPartitionTask(job, unit, TaskClients(store, positions, reader), SilentLine())  # type: ignore[arg-type]
-    work.run()
-    return work.report
+    return run_planned(job, WHERE, log, positions, store)
 
 
 def objects(store: Store) -> dict[str, list[dict[str, Any]]]:
@@ -138,27 +121,6 @@ def test_a_run_that_dies_at_any_request_leaves_no_hole_and_no_double(
             run_once(log, positions, store, partitioner)
 
         assert objects(reference) == objects(store), at
-
-
-@pytest.mark.parametrize("word", ["503", "lost"])
-def test_a_cut_of_twenty_directories_is_whole_wherever_a_run_dies(word: str) -> None:
-    """Few, half or all but one of its objects are stored: the next run completes the cut alike."""
-    log, reference = log_of(range(50)), a_store()
-    run_once(log, FakePositions(), reference, "modulo", size=40, directories=20)
-    expected = objects(reference)
-    assert 20 + 10 == len(expected)
-
-    for at in (0, 1, 10, 19, 20, 21, 29):
-        store, positions = a_store(), FakePositions()
-        faulty = FaultyStore(" ".join(["ok"] * at + [word]), store, methods=frozenset({"put"}))
-        with suppress(KbackupError):
-            run_once(log, positions, faulty, "modulo", size=40, directories=20)
-        position = positions.read(WHERE)
-        safe = range(0 if position is None else position.offset)
-        assert not set(safe) - offsets(store).keys()
-        run_once(log, positions, store, "modulo", size=40, directories=20)
-
-        assert expected == objects(store), at
 
 
 @pytest.mark.parametrize("is_lost", [False, True], ids=["position kept", "position lost"])

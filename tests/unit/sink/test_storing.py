@@ -5,20 +5,18 @@ from typing import Any, BinaryIO
 from uuid import uuid4
 
 import pytest
-from backup_samples import batch
+from backup_samples import batch, sink_job
 
 from kbackup.catalog.ledger import stream
 from kbackup.catalog.ledger.rows import entries
 from kbackup.errors import KafkaError, StoreError
-from kbackup.formats import FormatOptions
 from kbackup.kafka import Position
-from kbackup.naming import Layout, View
+from kbackup.naming import Layout
 from kbackup.pipeline.rotate import Rule
-from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink import storing, task
-from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.job import SinkUnit
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
 from tests.support.fakes import FakePositions, OneLog, SilentLine
@@ -79,12 +77,8 @@ class Backing:
 
     def reports(self, rule: Rule, count: int = FEW) -> list[PartitionReport[OfSink]]:
         """What the task reports."""
-        whole = ViewSpec(View.RECORD, "parquet", FormatOptions())
-        kafka: Any = OneLog(batch(range(10)), rows=3, group=self.group)
-        job = SinkJob(
-            "r1", kafka, StoreSettings("-"), Layout(), HandClock(), (whole,), "default",
-            "record", rule, "group",
-        )  # fmt: skip
+        kafka = OneLog(batch(range(10)), rows=3, group=self.group)
+        job = sink_job(kafka=kafka, clock=HandClock(), rule=rule)
         units = [
             SinkUnit(TopicPartition(topic, at), Span(0, 10))
             for at in range(count)

@@ -3,24 +3,22 @@
 import os
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
+from backup_samples import JSON, RECORD, sink_job
 
-from kbackup.clock import SystemClock
 from kbackup.events import ObjectStored, Plain
-from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.kafka import client as kafka_client
 from kbackup.local.servers import free_ports
-from kbackup.naming import Layout, View
 from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import SCHEMA, Span, TopicPartition
-from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.job import SinkUnit
 from kbackup.sink.task import back_up
 from kbackup.stores import StoreSettings, open_store
 from tests.support.fakes import OneLog, SilentLine
@@ -30,12 +28,7 @@ def test_a_cluster_that_is_away_is_waited_for_once(monkeypatch: pytest.MonkeyPat
     """Each unit says so in its own name, and a hundred of them do not wait a hundred times."""
     monkeypatch.setattr(kafka_client, "PATIENCE_S", 2.0)
     kafka = KafkaSettings(f"127.0.0.1:{free_ports(1)[0]}", timeout_s=2.0)
-    whole = ViewSpec(View.RECORD, "parquet", FormatOptions())
-    job = SinkJob(
-        "r1", kafka, StoreSettings(f"memory://{uuid4()}"), Layout(),
-        SystemClock(), (whole,), "default", "record", Rule(),
-        "group",
-    )  # fmt: skip
+    job = sink_job(kafka=kafka, store=StoreSettings(f"memory://{uuid4()}"))
     units = [SinkUnit(TopicPartition("orders", at), Span(0, 10)) for at in range(20)]
     begin = time.monotonic()
 
@@ -57,26 +50,24 @@ def one_mib_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.parametrize("part", ["parquet", "json"])
-def test_a_full_disk_is_a_report_that_says_how_much_is_needed(
-    one_mib_files: None, part: str
-) -> None:
-    """E1: TMPDIR without room fails the partition, exit 1, and no writer's error hides it."""
+def log_of(values: Iterable[bytes]) -> pa.RecordBatch:
+    """Records that have a value and nothing else."""
     rows: list[dict[str, Any]] = [
         {"offset": at, "timestamp": 1, "timestamp_type": 1, "key": None, "headers": [],
-         "value": b'"' + os.urandom(100_000).hex().encode() + b'"'}
-        for at in range(100)
+         "value": value}
+        for at, value in enumerate(values)
     ]  # fmt: skip
-    kafka: Any = OneLog(pa.RecordBatch.from_pylist(rows, SCHEMA))
-    views = {
-        "parquet": ViewSpec(View.RECORD, "parquet", FormatOptions()),
-        "json": ViewSpec(View.VALUE, "json", FormatOptions(), "json", {"schemas.enable": "false"}),
-    }
-    job = SinkJob(
-        "r1", kafka, StoreSettings(f"memory://{uuid4()}"), Layout(),
-        SystemClock(), (views[part],), "default", "record",
-        Rule(), "group", spool_bytes=100_000,
-    )  # fmt: skip
+    return pa.RecordBatch.from_pylist(rows, SCHEMA)
+
+
+@pytest.mark.parametrize("views", [RECORD, JSON], ids=["parquet", "json"])
+def test_a_full_disk_is_a_report_that_says_how_much_is_needed(
+    one_mib_files: None, views: tuple[ViewSpec, ...]
+) -> None:
+    """E1: TMPDIR without room fails the partition, exit 1, and no writer's error hides it."""
+    kafka = OneLog(log_of(b'"%s"' % os.urandom(100_000).hex().encode() for _ in range(100)))
+    place = StoreSettings(f"memory://{uuid4()}")
+    job = sink_job(views, kafka=kafka, store=place, spool_bytes=100_000)
     where = TopicPartition("orders", 0)
 
     (report,) = back_up(job, [SinkUnit(where, Span(0, 100))], SilentLine())
@@ -97,18 +88,9 @@ class LineThatStops(SilentLine):
 
 def test_a_task_stops_between_two_cuts_of_one_batch() -> None:
     """A stop waits only for files on their way, however many records are at hand."""
-    rows: list[dict[str, Any]] = [
-        {"offset": at, "timestamp": 1, "timestamp_type": 1, "key": None, "headers": [],
-         "value": b"%d" % at}
-        for at in range(1000)
-    ]  # fmt: skip
-    kafka: Any = OneLog(pa.RecordBatch.from_pylist(rows, SCHEMA), rows=1000)
-    whole = ViewSpec(View.RECORD, "parquet", FormatOptions())
+    kafka = OneLog(log_of(b"%d" % at for at in range(1000)), rows=1000)
     settings = StoreSettings(f"memory://{uuid4()}")
-    job = SinkJob(
-        "r1", kafka, settings, Layout(), SystemClock(), (whole,), "default", "record",
-        Rule(records=2), "group",
-    )  # fmt: skip
+    job = sink_job(kafka=kafka, store=settings, rule=Rule(records=2))
 
     (report,) = back_up(
         job, [SinkUnit(TopicPartition("orders", 0), Span(0, 1000))], LineThatStops()

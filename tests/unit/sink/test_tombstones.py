@@ -10,27 +10,25 @@ from kbackup.catalog.listing import list_backup as listed
 from kbackup.clock import SystemClock
 from kbackup.config import Settings
 from kbackup.errors import ConfigurationError, IncompleteBackupError
-from kbackup.events import to_json
 from kbackup.inspect.peek import peek
 from kbackup.kafka import Position
 from kbackup.naming.renaming import Asked
 from kbackup.records import TopicPartition
 from kbackup.restore.checks import not_stored
 from kbackup.runs import wiring
-from kbackup.runs.context import Environment, Stop
 from kbackup.runs.known import BackupState
 from kbackup.runs.known import read as known_of
-from kbackup.sink.run import SinkRun
 from kbackup.verify.run import Notes
+from tests.support.bench import leave_to_another_tool
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
-from tests.support.in_turn import InTurn
+from tests.support.sinks import run_sink, sink_settings
 from tests.support.target import Restoring
 from tests.support.verified import Verified
 
 WHERE: Final = TopicPartition("kv", 0)
 OPTIONS: Final[dict[str, Any]] = {
-    "bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, "topics": "kv",
+    "topics": "kv", "flush_size": 4,
     "format_class": "json", "value_converter_schemas_enable": False, "store_kafka_keys": True,
     "keys_format_class": "json", "behavior_on_null_values": "write",
     "key_converter": "org.apache.kafka.connect.storage.StringConverter",
@@ -64,14 +62,13 @@ class Bench:
             if text.endswith("-"):
                 self.kafka.values[WHERE, at] = None
 
-    def settings(self, **options: object) -> Settings:
+    def settings(self, **options: Any) -> Settings:
         """What the sink goes by."""
-        return load("sink", **{**OPTIONS, "flush_size": 4, **options}).settings
+        return sink_settings(**OPTIONS | options)
 
-    def sink(self, **options: object) -> dict[str, Any]:
+    def sink(self, **options: Any) -> dict[str, Any]:
         """Back up what is there; the summary."""
-        environment = Environment(self.kafka, self.backup.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
-        return to_json(SinkRun(self.settings(**options), lambda _: None, Stop(), environment)())
+        return run_sink(self.kafka, self.backup.settings, **OPTIONS | options)
 
     def objects(self) -> dict[str, str]:
         """The lines of each object."""
@@ -80,16 +77,6 @@ class Bench:
             with self.backup.store.open(one.key) as body:
                 found[one.key.removeprefix("topics/kv/")] = " ".join(body.read().decode().split())
         return found
-
-    def forget_who_wrote_it(self) -> None:
-        """Leave the objects as a connector would: without facts, and without a ledger."""
-        store = self.backup.store
-        for one in [*store.list("")]:
-            with store.open(one.key) as body:
-                content = body.read()
-            store.delete(one.key)
-            if one.key.startswith("topics/"):
-                store.put(one.key, io.BytesIO(content), sha256="0" * 64, metadata={})
 
     def known(self) -> BackupState:
         """What the backup says of itself."""
@@ -235,7 +222,7 @@ def test_a_group_that_is_set_back_before_those_of_a_connector_is_refused(offset:
     """Its objects do not say which of them closed together, so none is stored again by guess."""
     bench = Bench("a", "b-", "c", "d-", "e", "f-")
     bench.sink()
-    bench.forget_who_wrote_it()
+    leave_to_another_tool(bench.backup.store)
     bench.kafka.positions_[WHERE] = Position(6)
     bench.append("g", "h-")
     bench.sink()
@@ -252,7 +239,7 @@ def test_what_a_connector_has_stored_is_not_stored_again(offset: int | None) -> 
     """Where the group's offset is not where its objects end, the run is refused."""
     bench = Bench("a", "b-", "c", "d-", "e", "f-")
     bench.sink()
-    bench.forget_who_wrote_it()
+    leave_to_another_tool(bench.backup.store)
     before = bench.objects()
     bench.kafka.positions_.clear()
     if offset is not None:

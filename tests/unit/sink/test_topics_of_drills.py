@@ -8,16 +8,11 @@ import pytest
 from kbackup.catalog import drills
 from kbackup.catalog.drills import Scratch
 from kbackup.clock import SystemClock
-from kbackup.events import to_json
 from kbackup.naming import Layout
-from kbackup.runs.context import Environment, Stop
 from kbackup.sink.plan import plan_more
-from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
-from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
-from tests.support.in_threads import InThreads
-from tests.support.telling import telling
+from tests.support.sinks import run_sink, sink_settings
 
 OWN = "drill_5c1e09ab_orders"
 
@@ -42,10 +37,8 @@ def kafka() -> FakeKafka:
 def back_up(kafka: FakeKafka, store: StoreSettings, **options: Any) -> list[dict[str, Any]]:
     """What a sink tells, its summary last."""
     told: list[dict[str, Any]] = []
-    given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
-    environment = Environment(kafka, store, InThreads(), SystemClock())  # type: ignore[arg-type]
-    done = SinkRun(load("sink", **given).settings, telling(told), Stop(), environment)()
-    return [*told, to_json(done)]
+    summary = run_sink(kafka, store, told=told, **options)
+    return [*told, summary]
 
 
 def test_a_pattern_leaves_them_out(kafka: FakeKafka, store: StoreSettings) -> None:
@@ -68,12 +61,11 @@ def test_one_that_is_named_is_left_out_too(kafka: FakeKafka, store: StoreSetting
 
 def test_one_that_appears_later_is_left_out(kafka: FakeKafka, store: StoreSettings) -> None:
     """A sink that follows finds no topic of a drill."""
-    given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "topics_regex": ".*"}
     cluster: Any = kafka
 
     plan = plan_more(
-        load("sink", **given).settings, cluster, open_store(store), SystemClock(), {}
-    )  # fmt: skip
+        sink_settings(topics_regex=".*"), cluster, open_store(store), SystemClock(), {}
+    )
 
     assert ["drill_x", "orders"] == sorted(plan.topics)
 
