@@ -15,16 +15,13 @@ from kbackup.catalog.ledger.stream import topic_stream, topics_stream
 from kbackup.clock import SystemClock
 from kbackup.errors import StoreError
 from kbackup.events import Warned, to_json
-from kbackup.formats import FormatOptions
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.records import TopicPartition
 from kbackup.runs import history, known
-from kbackup.runs.context import Environment, Stop
+from kbackup.runs.context import Stop
 from kbackup.runs.report import Summary
-from kbackup.sink.copy import CopyRun
 from kbackup.sink.expire import ExpireAsked, ExpireRun
-from kbackup.sink.run import SinkRun
 from kbackup.stores import (
     ObjectHead,
     Store,
@@ -35,66 +32,18 @@ from kbackup.stores import (
     put_json,
 )
 from tests.support.configurations import load
-from tests.support.copying import verified
+from tests.support.copying import copy_run, verified
 from tests.support.ended import ended
 from tests.support.fake_kafka import FakeKafka
 from tests.support.hand_clock import HandClock
-from tests.support.in_threads import InThreads
 from tests.support.invoked import invoke
 from tests.support.json_lines import LINES
+from tests.support.mortal import Gone, Mortal
 from tests.support.served_store import ServedStore
+from tests.support.sinks import run_sink
 
 LAYOUT = Layout()
 OBJECT = "topics/orders/partition=0/orders+0+0000000000.record.zstd.parquet"
-
-
-class Gone(BaseException):
-    """The process was killed."""
-
-
-class Mortal:
-    """A store whose process dies at the request after *left*; None: it lives.
-
-    Attributes:
-        left: Requests left.
-        made: Requests made.
-    """
-
-    def __init__(self, store: Store, left: int | None = None) -> None:
-        self._store, self.left, self.made = store, left, 0
-
-    def _count(self) -> None:
-        if self.left is not None and self.made >= self.left:
-            raise Gone
-        self.made += 1
-
-    @staticmethod
-    def check_url(url: str) -> None:
-        """Accept any."""
-
-    def put(self, key: str, body: BinaryIO, **more: Any) -> bool:
-        """Put, unless dead."""
-        self._count()
-        return self._store.put(key, body, **more)
-
-    def open(self, key: str) -> BinaryIO:
-        """Open, unless dead."""
-        self._count()
-        return self._store.open(key)
-
-    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
-        """List, unless dead."""
-        self._count()
-        return self._store.list(prefix, after=after)
-
-    def head(self, key: str) -> ObjectHead | None:
-        """Ask, unless dead."""
-        self._count()
-        return self._store.head(key)
-
-    def delete(self, key: str) -> None:
-        """A copy deletes nothing."""
-        raise AssertionError(key)
 
 
 class Source:
@@ -113,11 +62,8 @@ class Source:
 
     def sink(self, *topics: str) -> None:
         """Run a sink to its end."""
-        environment = Environment(self.kafka, self.settings, InThreads(), self.clock)  # type: ignore[arg-type]
-        given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True}
-        names = list(topics or ("orders", "audit"))
-        settings = load("sink", topics=names, flush_size=7, **given).settings
-        summary = to_json(SinkRun(settings, lambda _: None, Stop(), environment)())
+        names = ",".join(topics or ("orders", "audit"))
+        summary = run_sink(self.kafka, self.settings, clock=self.clock, topics=names, flush_size=7)
         assert 0 == summary["exit_code"], summary
 
     def grow(self) -> None:
@@ -137,16 +83,10 @@ def target() -> Store:
     return open_store(StoreSettings(f"memory://{uuid4()}"))
 
 
-def copied(
-    source: Store, target: Store, expect: int = 0, *, asked: Asked = ALL, **more: Any
-) -> dict[str, Any]:
+def copied(source: Store, target: Store, expect: int = 0, **more: Any) -> dict[str, Any]:
     """Copy once; return the summary, with what was told."""
     summary = Summary(more.pop("run", "r"), "sink copy")
-    layout = more.pop("layout", LAYOUT)
-    copy = CopyRun(
-        source, target, layout, FormatOptions(), asked, SystemClock(), summary, Stop(), **more
-    )
-    told = [to_json(event) for event in copy()]
+    told = [to_json(event) for event in copy_run(source, target, summary, **more)()]
     for event in told:
         LINES.validate(event)
     said = to_json(summary.finish())
@@ -642,11 +582,7 @@ def test_a_bucket_without_a_ledger_is_copied_between_folders(views: Any, tmp_pat
 def test_a_copy_that_follows_brings_what_is_new(source: Source, target: Store) -> None:
     """Each pass; a failure holds until a pass went well."""
     summary, stop = Summary("r", "sink copy"), Stop()
-    copy = CopyRun(
-        source.store, target, LAYOUT, FormatOptions(), ALL, SystemClock(), summary, stop,
-        poll_s=0.001,
-    )  # fmt: skip
-    told = iter(copy())
+    told = iter(copy_run(source.store, target, summary, stop=stop, poll_s=0.001)())
     first = [next(told), next(told)]
     source.grow()
     then = [next(told), next(told)]
@@ -661,10 +597,7 @@ def test_a_copy_that_follows_names_what_is_foreign_once(source: Source, target: 
     """However many passes see it; the summary has it as long as it is there."""
     summary, stop, passes = Summary("r", "sink copy"), Stop(), list[list[str]]()
     put_bytes(source.store, "topics/orders/README", b"hands off")
-    copy = CopyRun(
-        source.store, target, LAYOUT, FormatOptions(), ALL, SystemClock(), summary, stop,
-        poll_s=0.0,
-    )  # fmt: skip
+    copy = copy_run(source.store, target, summary, stop=stop, poll_s=0.0)
 
     def look(timeout: float | None = None) -> bool:
         passes.append([each.code for each in summary.finish().warnings])
@@ -689,10 +622,9 @@ def test_a_copy_that_follows_says_each_ten_minutes_that_it_does(
             put.append(key)
             return super().put(key, body, **more)
 
-    copy = CopyRun(
-        source.store, Noting(target), LAYOUT, FormatOptions(), ALL, clock,
-        Summary("r", "sink copy"), stop, poll_s=0.0,
-    )  # fmt: skip
+    copy = copy_run(
+        source.store, Noting(target), Summary("r", "sink copy"), clock=clock, stop=stop, poll_s=0.0
+    )
     passes, counts = 0, list[int]()
 
     def look(timeout: float | None = None) -> bool:

@@ -14,21 +14,15 @@ from kbackup.catalog.recipients import PublicKey
 from kbackup.catalog.rekeying import KeyKeeper
 from kbackup.clock import Clock, SystemClock
 from kbackup.events import Warned
-from kbackup.formats import FormatOptions
 from kbackup.naming import Layout
-from kbackup.naming.renaming import ALL
-from kbackup.runs.context import Environment, Stop
 from kbackup.runs.report import Summary
-from kbackup.sink.copy import CopyRun
-from kbackup.sink.run import SinkRun
 from kbackup.stores import Store, StoreSettings, open_store
 from kbackup.testing import FaultyStore
 from kbackup.testing.stores import open_bytes, put_bytes
-from tests.support.configurations import load
-from tests.support.copying import verified
+from tests.support.copying import copy_run, verified
 from tests.support.fake_kafka import FakeKafka
 from tests.support.hand_clock import HandClock
-from tests.support.in_threads import InThreads
+from tests.support.sinks import run_sink
 from tests.unit.catalog.test_keys import (
     KEY,
     hide,
@@ -43,22 +37,44 @@ from tests.unit.catalog.test_rekeying import LATER, stands
 LAYOUT = Layout()
 
 
+@pytest.fixture
+def one(tmp_path: Path) -> Path:
+    """A recipient's private key."""
+    return private_key(tmp_path / "one")
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    """Another one's."""
+    return private_key(tmp_path / "two")
+
+
+@pytest.fixture
+def place() -> Store:
+    """Where the copy is to be."""
+    return open_store(StoreSettings(f"memory://{uuid4()}"))
+
+
+@pytest.fixture
+def stored(tmp_path: Path, one: Path, two: Path) -> Store:
+    """A backup of both, of one object."""
+    found = open_store(StoreSettings(f"memory://{uuid4()}"))
+    identity.ensure(found, LAYOUT, "here", SystemClock().now())
+    put_bytes(run(sinks(tmp_path, one, two), found), KEY, b"first")
+    return found
+
+
 def test_an_encrypted_backup_is_copied_as_it_is_stored(tmp_path: Path) -> None:
     """The host that copies has no key; the same private key reads both."""
     key = private_key(tmp_path / "identity.pem")
     kafka, stored = FakeKafka(), StoreSettings(f"memory://{uuid4()}")
     kafka.create("orders", 12)
     there = replace(stored, wrapper=sinks(tmp_path, key))
-    environment = Environment(kafka, there, InThreads(), HandClock())  # type: ignore[arg-type]
-    given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True}
-    settings = load("sink", topics=["orders"], flush_size=5, **given).settings
-    assert 0 == SinkRun(settings, lambda _: None, Stop(), environment)().exit_code
+    done = run_sink(kafka, there, clock=HandClock(), topics="orders", flush_size=5)
+    assert 0 == done["exit_code"]
     place, summary = StoreSettings(f"memory://{uuid4()}"), Summary("r", "sink copy")
 
-    copy = CopyRun(
-        open_store(stored), open_store(place), LAYOUT, FormatOptions(), ALL, SystemClock(),
-        summary, Stop(),
-    )  # fmt: skip
+    copy = copy_run(open_store(stored), open_store(place), summary)
     assert [3] == [row.sent for row in copy()]  # type: ignore[attr-defined]
 
     assert 0 == summary.exit_code()
@@ -70,17 +86,18 @@ def test_an_encrypted_backup_is_copied_as_it_is_stored(tmp_path: Path) -> None:
     assert 0 == verified(theirs, LAYOUT).exit_code()
 
 
-def test_no_key_is_hidden_in_a_copy_that_has_removed_a_recipient(tmp_path: Path) -> None:
+def test_no_key_is_hidden_in_a_copy_that_has_removed_a_recipient(
+    tmp_path: Path, one: Path, two: Path, place: Store
+) -> None:
     """What the source had got before comes after it, and counts."""
-    one, two = (private_key(tmp_path / name) for name in ("one", "two"))
-    stored, place = (open_store(StoreSettings(f"memory://{uuid4()}")) for _ in range(2))
+    stored = open_store(StoreSettings(f"memory://{uuid4()}"))
     identity.ensure(stored, LAYOUT, "here", SystemClock().now())
     early = HandClock(SystemClock().ms() - 7_200_000)
     host = replace(sinks(tmp_path, one, two), clock=early)
 
     def copy(clock: Clock) -> None:
         summary = Summary("r", "sink copy")
-        list(CopyRun(stored, place, LAYOUT, FormatOptions(), ALL, clock, summary, Stop())())
+        list(copy_run(stored, place, summary, clock=clock)())
         assert 0 == summary.exit_code()
 
     put_bytes(run(replace(host), stored), KEY, b"first")
@@ -96,8 +113,8 @@ def test_no_key_is_hidden_in_a_copy_that_has_removed_a_recipient(tmp_path: Path)
 
 def warnings(stored: Store, place: Store) -> list[str]:
     """What a copy warns of."""
-    summary, clock = Summary("r", "sink copy"), SystemClock()
-    found = [*CopyRun(stored, place, LAYOUT, FormatOptions(), ALL, clock, summary, Stop())()]
+    summary = Summary("r", "sink copy")
+    found = [*copy_run(stored, place, summary)()]
     assert 0 == summary.exit_code()
     return [each.text for each in found if isinstance(each, Warned)]
 
@@ -109,12 +126,11 @@ def has_key_for(place: Store, recipient: str) -> bool:
     return any(row.wrapped and row.recipient == recipient for row in rows)
 
 
-def test_a_copy_says_that_it_keeps_keys_of_recipients_that_were_removed(tmp_path: Path) -> None:
+def test_a_copy_says_that_it_keeps_keys_of_recipients_that_were_removed(
+    one: Path, two: Path, stored: Store
+) -> None:
     """Until they are removed there too; who was never there is none of them."""
-    one, two = (private_key(tmp_path / name) for name in ("one", "two"))
-    stored, early, late = (open_store(StoreSettings(f"memory://{uuid4()}")) for _ in range(3))
-    identity.ensure(stored, LAYOUT, "here", SystemClock().now())
-    put_bytes(run(sinks(tmp_path, one, two), stored), KEY, b"first")
+    early, late = (open_store(StoreSettings(f"memory://{uuid4()}")) for _ in range(2))
 
     def copied(place: Store) -> list[str]:
         return warnings(stored, place)
@@ -136,12 +152,10 @@ def test_a_copy_says_that_it_keeps_keys_of_recipients_that_were_removed(tmp_path
 
 
 @pytest.mark.parametrize("how", ["null", "no key", "another key"])
-def test_a_new_copy_has_the_keys_that_somebody_elses_rows_hide(tmp_path: Path, how: str) -> None:
+def test_a_new_copy_has_the_keys_that_somebody_elses_rows_hide(
+    two: Path, stored: Store, place: Store, how: str
+) -> None:
     """Who copies has no key to tell which row is forged: who reads the copy has one."""
-    one, two = (private_key(tmp_path / name) for name in ("one", "two"))
-    stored, place = (open_store(StoreSettings(f"memory://{uuid4()}")) for _ in range(2))
-    identity.ensure(stored, LAYOUT, "here", SystemClock().now())
-    put_bytes(run(sinks(tmp_path, one, two), stored), KEY, b"first")
     hide(stored, how)
 
     warnings(stored, place)
@@ -149,16 +163,13 @@ def test_a_new_copy_has_the_keys_that_somebody_elses_rows_hide(tmp_path: Path, h
     assert b"first" == open_bytes(readers(two).wrap(place), KEY)
 
 
-def test_damaged_keys_are_not_what_reindex_builds_anew(tmp_path: Path) -> None:
+def test_damaged_keys_are_not_what_reindex_builds_anew(stored: Store, place: Store) -> None:
     """Who is told so would wait for nothing: there is another copy of them, or none."""
-    stored, place = (open_store(StoreSettings(f"memory://{uuid4()}")) for _ in range(2))
-    identity.ensure(stored, LAYOUT, "here", SystemClock().now())
-    put_bytes(run(sinks(tmp_path, private_key(tmp_path / "one")), stored), KEY, b"first")
     (key,) = (one.key for one in stored.list("_kbackup/keys/") if "/data/" in one.key)
     put_bytes(stored, key, b"what")
-    summary, clock = Summary("r", "sink copy"), SystemClock()
+    summary = Summary("r", "sink copy")
 
-    list(CopyRun(stored, place, LAYOUT, FormatOptions(), ALL, clock, summary, Stop())())
+    list(copy_run(stored, place, summary)())
 
     said = summary.finish()
     assert (7, ["restore it from a copy of the bucket"]) == (
@@ -166,12 +177,10 @@ def test_damaged_keys_are_not_what_reindex_builds_anew(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_no_old_key_comes_back_into_a_copy_that_has_removed_a_recipient(tmp_path: Path) -> None:
+def test_no_old_key_comes_back_into_a_copy_that_has_removed_a_recipient(
+    tmp_path: Path, one: Path, two: Path, stored: Store, place: Store
+) -> None:
     """With new ones, which are for others alone."""
-    one, two = (private_key(tmp_path / name) for name in ("one", "two"))
-    stored, place = (open_store(StoreSettings(f"memory://{uuid4()}")) for _ in range(2))
-    identity.ensure(stored, LAYOUT, "here", SystemClock().now())
-    put_bytes(run(sinks(tmp_path, one, two), stored), KEY, b"first")
     assert [] == warnings(stored, place)
     list(KeyKeeper(place, readers(one)).remove([public_key(two)]))
 
@@ -186,13 +195,9 @@ def test_no_old_key_comes_back_into_a_copy_that_has_removed_a_recipient(tmp_path
 
 @pytest.mark.parametrize("folder", ["recipients", "data"])
 def test_a_copy_says_which_keys_it_brought_as_their_recipient_was_removed(
-    folder: str, tmp_path: Path
+    folder: str, tmp_path: Path, one: Path, two: Path, stored: Store, place: Store
 ) -> None:
     """Another copy, or its owner, has removed it there since this one has looked."""
-    one, two = (private_key(tmp_path / name) for name in ("one", "two"))
-    stored, place = (open_store(StoreSettings(f"memory://{uuid4()}")) for _ in range(2))
-    identity.ensure(stored, LAYOUT, "here", SystemClock().now())
-    put_bytes(run(sinks(tmp_path, one, two), stored), KEY, b"first")
     assert [] == warnings(stored, place)
     list(KeyKeeper(stored, readers(one)).add([PublicKey(public_key(private_key(tmp_path / "3")))]))
     put_bytes(run(sinks(tmp_path, one, two), stored), LATER, b"second")

@@ -1,8 +1,9 @@
 """Objects that have had their time: marked by one run, deleted by a later one."""
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, BinaryIO
+from typing import Any
 
 import pytest
 from backup_samples import BYTES, RECORD, SIBLINGS, TIME, Backup, batch
@@ -25,7 +26,6 @@ from kbackup.runs.inventory import Inventory, listed
 from kbackup.runs.locks import RunLock
 from kbackup.runs.report import Summary
 from kbackup.sink.expire import ExpireAsked, ExpireRun, ExpiryPlanned
-from kbackup.stores import Store
 from kbackup.verify.run import Acceptance
 from tests.support.configurations import load
 from tests.support.hand_clock import HandClock
@@ -40,6 +40,7 @@ from tests.support.ledgers import (
     mending,
     verified,
 )
+from tests.support.mortal import Gone, Mortal
 from tests.support.served_store import ServedStore
 
 OLD = ExpireAsked(older_than=timedelta(), grace=timedelta())
@@ -52,7 +53,7 @@ class Expired:
     """What a run has said, and its exit code."""
 
     def __init__(self, backup: Backup, asked: ExpireAsked, **options: Any) -> None:
-        store: Store = options.pop("store", backup.store)
+        store = options.pop("store", backup.store)
         agree = options.pop("agree", None)
         stop = options.pop("stop", Stop())
         summary = Summary(options.pop("run", "e1"), "sink expire")
@@ -228,33 +229,6 @@ def test_where_no_mark_can_be_taken_back_it_is_said(is_marked: bool, code: int, 
     assert ({"objects_gone": 2} if is_marked else {}) == undone.summary.skipped
 
 
-class DiesError(Exception):
-    """A process dies."""
-
-
-class Dying:
-    """A store of a process that dies before its nth write."""
-
-    def __init__(self, store: Store, at: int) -> None:
-        self._store, self._left = store, at
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def _count(self) -> None:
-        self._left -= 1
-        if self._left < 0:
-            raise DiesError
-
-    def put(self, key: str, body: BinaryIO, **options: Any) -> bool:
-        self._count()
-        return self._store.put(key, body, **options)
-
-    def delete(self, key: str) -> None:
-        self._count()
-        self._store.delete(key)
-
-
 @pytest.mark.parametrize("views", [RECORD, SIBLINGS], ids=["full records", "siblings"])
 @pytest.mark.parametrize("at", range(14))
 def test_killed_anywhere_nothing_looks_lost(views: tuple[ViewSpec, ...], at: int) -> None:
@@ -269,12 +243,10 @@ def test_killed_anywhere_nothing_looks_lost(views: tuple[ViewSpec, ...], at: int
         stored += of_cut
     rows = table(backup.entries["orders"], OBJECTS)
     stream.topic_stream(backup.store, backup.layout, "orders", CLOCK).append(rows)
-    dying: Any = Dying(backup.store, at)
-    for _ in range(2):
-        try:
-            Expired(backup, OLD, store=dying)
-        except DiesError:
-            break
+    mortal = Mortal(backup.store, at, {"put", "delete"})
+    with suppress(Gone):
+        for _ in range(2):
+            Expired(backup, OLD, store=mortal)
 
     assert (0, []) == judged(backup)
     assert set(read(backup)) <= {*keys(backup)}
@@ -359,35 +331,26 @@ def test_objects_of_unknown_age_stay_and_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "code"),
+    ("rows", "code"),
     [
-        ({"compacted": True}, 4),
-        ({"compacted": False, "config": {"cleanup.policy": "compact,delete"}}, 4),
-        ({"compacted": False}, 0),
-        ({}, 4),  # no sink has looked
+        ([{"compacted": True}], 4),
+        ([{"compacted": True}, {"compacted": False}], 4),  # what it had is not whole
+        ([{"compacted": False, "config": {"cleanup.policy": "compact,delete"}}], 4),
+        ([{"compacted": False}], 0),
+        ([{}], 4),  # no sink has looked
     ],
 )
-def test_compacted_topics_are_refused(row: dict[str, Any], code: int) -> None:
+def test_compacted_topics_are_refused(rows: list[dict[str, Any]], code: int) -> None:
     """The last value of a key may be its oldest record; unless somebody says so."""
     backup, stored = backup_with_ledger(*CUTS)
-    topics = [TopicEntry("topic", "orders", "cluster-1", "another id", 1, **row)]
-    stream.topics_stream(backup.store, backup.layout, CLOCK).append(table(topics, TOPICS))
+    for row in rows:
+        topics = [TopicEntry("topic", "orders", "cluster-1", "another id", 1, **row)]
+        stream.topics_stream(backup.store, backup.layout, CLOCK).append(table(topics, TOPICS))
 
     found = Expired(backup, OLD)
 
     assert (code, stored if code else stored[2:]) == (found.code, read(backup))
     assert 0 == Expired(backup, replace(OLD, takes_compacted=True)).code
-
-
-def test_what_was_ever_compacted_stays_so() -> None:
-    """Whatever its newest row says: what it had is not whole."""
-    backup, _ = backup_with_ledger(*CUTS)
-    ledger = stream.topics_stream(backup.store, backup.layout, CLOCK)
-    for is_so in (True, False):
-        topics = [TopicEntry("topic", "orders", "cluster-1", "id", 1, compacted=is_so)]
-        ledger.append(table(topics, TOPICS))
-
-    assert 4 == Expired(backup, OLD).code
 
 
 @pytest.mark.parametrize("folder", ["topics/", "objects/"])
