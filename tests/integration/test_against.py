@@ -133,7 +133,7 @@ def test_a_live_source_is_never_called_different(
 ) -> None:
     """A hundred times, while records are written, expire, and are superseded."""
     quick: Any = {"segment_ms": "100", "delete_retention_ms": "0"}
-    cluster.create(topic, retention_ms="3000", **quick)
+    cluster.create(topic, retention_ms="8000", **quick)
     cluster.create(keyed := f"{topic}-keyed", cleanup_policy="compact",
                    min_cleanable_dirty_ratio="0.01", **quick)  # fmt: skip
     stop = Event()
