@@ -44,7 +44,7 @@ from kbackup.kafka.brokers import (
 )
 from kbackup.kafka.client import WRITERS, Complaints, patience_s
 from kbackup.kafka.wire import Api, BrokerConnection, LostError, NoAccessError, Request, Response
-from kbackup.kafka.writer import BATCH_BYTES, TAKEOVERS, TRANSACTION_MS, GroupWriter, meaning
+from kbackup.kafka.writer import BATCH_BYTES, TAKEOVER_S, TRANSACTION_MS, GroupWriter, meaning
 from kbackup.records import Span, TopicPartition
 
 _log: Final = logging.getLogger(__name__)
@@ -163,11 +163,8 @@ class BatchProducer(GroupWriter):
         self._failure: KbackupError | None = None  # why nothing may be committed any more
         self._positions = WRITERS.borrow(settings, group)
         try:
-            with (
-                TAKEOVERS.waiting(self._patience_s) as wait_s,
-                self._failing("taking over its transactional id"),
-            ):
-                self._take_over(wait_s)
+            with self._failing("taking over its transactional id"):
+                self._take_over()
         except KbackupError:
             self.close()
             raise
@@ -248,7 +245,7 @@ class BatchProducer(GroupWriter):
 
     # transactions
 
-    def _take_over(self, wait_s: float) -> None:
+    def _take_over(self) -> None:
         """Fence every earlier producer of the id, and end what it had begun."""
 
         def body(request: Request, version: int) -> Request:
@@ -261,7 +258,7 @@ class BatchProducer(GroupWriter):
             return code, (producer_id, epoch)
 
         self._producer_id, self._epoch = self._transactions.ask(
-            Api.INIT_PRODUCER_ID, body, read, takeover_s=wait_s
+            Api.INIT_PRODUCER_ID, body, read, is_takeover=True
         )
 
     def _begin(self) -> None:
@@ -453,11 +450,11 @@ class _Asked:
         fill: Callable[[Request, int], Request],
         read: _Read[_T],
         *,
-        takeover_s: float | None = None,
+        is_takeover: bool = False,
     ) -> _T:
         """Ask until there is an answer that is one.
 
-        *fill* completes the request, in the version given.  A takeover is waited for so long, and
+        *fill* completes the request, in the version given.  A takeover is waited for longer, and
         asked for again where its answer was lost.
 
         Raises:
@@ -465,11 +462,9 @@ class _Asked:
             NoAccessError: If the broker does not let us in.
             _SaidNoError: If it says no.
         """
-        is_takeover = takeover_s is not None
-        wait_s = self.patience_s if takeover_s is None else takeover_s
 
         def once() -> _T:
-            connection = _patiently(self._connection, wait_s, self._passes)
+            connection = _patiently(self._connection, self.patience_s, self._passes)
             answer = connection.ask(api, fill(connection.request(api), connection.versions[api]))
             code, found = read(answer)
             if code:
@@ -481,7 +476,8 @@ class _Asked:
                 return True
             return self._passes(error) and (is_takeover or isinstance(error, _SaidNoError))
 
-        return _patiently(once, wait_s, passes)
+        least_s = TAKEOVER_S if is_takeover else 0.0
+        return _patiently(once, max(self.patience_s, least_s), passes)
 
     def _connection(self) -> BrokerConnection:
         if self._at is None:

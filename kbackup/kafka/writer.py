@@ -21,7 +21,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from ctypes import byref, c_int32, c_int64
 from dataclasses import dataclass
 from itertools import islice
@@ -528,9 +527,6 @@ TAKEOVER_S: Final = 60.0
 """How long to wait for a transactional id, at least: on a cluster that has had no transactions, the
 topic that keeps them is made behind all those that a restore has just made."""
 
-ASKED_S: Final = 5.0
-"""The same once a writer of this process has waited in vain: others would as long, in turn."""
-
 _COMMIT_S: Final = 5.0
 _COMMITS: Final = 12
 """What the client is given for each half of a commit, and how often: it goes on where it was."""
@@ -549,37 +545,6 @@ A broker that restarts, or leaves, is taken off the client's list.  A coordinato
 and that is off the list is waited for without end (librdkafka issue 5511), so it is better asked
 for again.  The client forgets it with its metadata, which are refreshed before they are that old.
 """
-
-
-class Takeovers:
-    """How long the writers of this process wait for their transactional ids."""
-
-    def __init__(self) -> None:
-        self._is_in_vain = False
-
-    @contextmanager
-    def waiting(self, patience_s: float) -> Iterator[float]:
-        """Yield how many seconds to wait; less after a wait in vain, until one gets its id.
-
-        Raises:
-            KafkaError: If it gets none.  It is no `BrokenOffError` once the time is over: another
-                writer would wait for as long.
-        """
-        wait_s = ASKED_S if self._is_in_vain else max(patience_s, TAKEOVER_S)
-        began = time.monotonic()
-        try:
-            yield wait_s
-        except KafkaError as error:
-            if time.monotonic() - began < 0.9 * wait_s:
-                raise
-            self._is_in_vain = True
-            if isinstance(error, BrokenOffError):
-                raise KafkaError(error.what, error.why, error.do, **error.place) from error
-            raise
-        self._is_in_vain = False
-
-
-TAKEOVERS: Final = Takeovers()
 
 
 class GroupWriter:
@@ -664,10 +629,10 @@ class KafkaWriter(GroupWriter):
         if exactly_once:
             try:
                 self._connect()
-                with TAKEOVERS.waiting(patience) as wait_s:
-                    self._call(
-                        "taking over its transactional id", self._producer.init_transactions, wait_s
-                    )
+                wait_s = max(patience, TAKEOVER_S)
+                self._call(
+                    "taking over its transactional id", self._producer.init_transactions, wait_s
+                )
             except KbackupError:
                 self.close()
                 raise

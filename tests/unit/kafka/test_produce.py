@@ -11,9 +11,7 @@ from kbackup.batches import encoding, native, walk
 from kbackup.batches.decoding import decoded
 from kbackup.errors import KafkaError, RecordTooLargeError
 from kbackup.kafka import BrokenOffError, KafkaSettings, Position, TakenOverError, produce
-from kbackup.kafka import writer as writers
 from kbackup.kafka.produce import BatchProducer
-from kbackup.kafka.writer import Takeovers
 from kbackup.records import Span, TopicPartition
 from tests.support.encoded import ZSTD, Sent, batch
 from tests.support.fake_transactions import (
@@ -42,8 +40,7 @@ BOTH = walk(pa.py_buffer(ONE + TWO)).check()
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give up soon."""
     monkeypatch.setattr(produce, "patience_s", lambda *_: 0.3)
-    monkeypatch.setattr(writers, "TAKEOVER_S", 0.3)
-    monkeypatch.setattr(produce, "TAKEOVERS", Takeovers())
+    monkeypatch.setattr(produce, "TAKEOVER_S", 0.3)
     monkeypatch.setattr(produce, "WRITERS", NoPositions())
 
 
@@ -163,7 +160,7 @@ def test_a_busy_cluster_has_longer_to_give_a_transactional_id(
     kind: int, error: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A restore of 1,000 topics waits behind their creation, where others wait for an answer."""
-    monkeypatch.setattr(writers, "TAKEOVER_S", 30.0)
+    monkeypatch.setattr(produce, "TAKEOVER_S", 30.0)
     with (
         FakeTransactions([], errors={kind: [error] * 20}) as broker,
         opened(broker) as writer,
@@ -173,39 +170,14 @@ def test_a_busy_cluster_has_longer_to_give_a_transactional_id(
     assert [True] == broker.ends()
 
 
-class Noted(Takeovers):
-    """Notes how long each writer was to wait."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waits: list[float] = []
-
-    @contextmanager
-    def waiting(self, patience_s: float) -> Iterator[float]:
-        """Note it."""
-        with super().waiting(patience_s) as wait_s:
-            self.waits.append(wait_s)
-            yield wait_s
-
-
-def test_a_wait_for_a_coordinator_in_vain_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A restore of 1,000 topics does not wait for each of them in turn, nor try each again."""
-    noted = Noted()
-    monkeypatch.setattr(produce, "TAKEOVERS", noted)
-    errors: dict[int, list[int | None]] = {}
-    with FakeTransactions([], errors=errors) as broker:
-        for blocked, asked_s in ((True, 0.0), (True, 0.0), (False, 30.0), (True, 0.0)):
-            errors[INIT] = [51] * (10_000 * blocked)
-            monkeypatch.setattr(writers, "ASKED_S", asked_s)
-            if not blocked:
-                with opened(broker):
-                    pass
-                continue
-            with pytest.raises(KafkaError, match="taking over") as caught, opened(broker):
-                pass
-            assert not isinstance(caught.value, BrokenOffError)
-
-    assert [0.3, 0.0, 30.0, 0.3] == noted.waits
+def test_waiting_for_a_coordinator_ends() -> None:
+    """A transactional id may stay blocked for good."""
+    with (
+        FakeTransactions([], errors={INIT: [51] * 1000}) as broker,
+        pytest.raises(BrokenOffError, match="taking over"),
+        opened(broker),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("code", [6, 13])
@@ -213,7 +185,7 @@ def test_a_coordinator_that_has_something_else_against_it_is_not_waited_for(
     code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only some answers to a takeover pass."""
-    monkeypatch.setattr(writers, "TAKEOVER_S", 30.0)
+    monkeypatch.setattr(produce, "TAKEOVER_S", 30.0)
     with (
         FakeTransactions([], errors={INIT: [code] * 1000}) as broker,
         pytest.raises(BrokenOffError, match="taking over"),
