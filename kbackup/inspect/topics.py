@@ -401,7 +401,7 @@ def thaw(
     only_format: str | None = None,
     is_dry: bool = False,
     known: BackupState = NOTHING,
-) -> Iterator[Thawed]:
+) -> Iterator[Thawed | Warned]:
     """Ask for the archived objects of topics, and of what the backup says about itself.
 
     By what is *known* they are those that a restore would read: of what was deleted or overwritten
@@ -419,6 +419,7 @@ def thaw(
         )
     found = list_as_stored(store, layout, options, known, asked, only_format)
     chosen = listing.chosen(asked, found.topics(), layout.place)
+    yield from summary.remark("as_stored", found.as_stored())
     there = at_versions(store, found.versions)
     assert isinstance(there, Archive)  # noqa: S101  (the same store)
 

@@ -318,7 +318,10 @@ class Inventory:
             versions = {key: one.version for key, one in found.items()}
 
             def told(file: BackupFile) -> BackupFile:
-                return replace(file, version=versions.get(file.key, file.version))
+                one = found.get(file.key)
+                if one is None:
+                    return file
+                return replace(file, version=one.version, storage_class=one.storage_class)
 
             self.catalog.sets[where] = [one.known_by(told) for one in self.catalog.sets[where]]
             self.catalog.versions |= versions
