@@ -375,8 +375,8 @@ class LastRun:
 
 
 _LAST_DAYS: Final = 100
-_LAST_READ: Final = 1000
-"""Ten a day: what is verified each day, topic by topic, is not to hide what rarely is."""
+_LAST_READ: Final = 300
+"""Three a day: what is verified each day is not to hide what rarely is; each costs a request."""
 
 
 @dataclass(frozen=True, slots=True)
