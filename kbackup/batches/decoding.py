@@ -75,9 +75,11 @@ def decoded(
         for rows in _decoded(batches, span, max_record_bytes):
             yield rows
             following = rows["offset"][-1].as_py() + 1
-    except BatchError:
+    except BatchError as error:
+        if error.is_name or len(batches) == 1:  # all before it is there
+            raise
         left = Span(following, span.end_offset)  # many are read at once: one at a time now
-        for at in range(len(batches) if len(batches) > 1 else 0):
+        for at in range(len(batches)):
             yield from _decoded(batches.slice(at, 1), left, max_record_bytes)
         raise
 

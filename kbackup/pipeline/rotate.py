@@ -449,7 +449,7 @@ def _least(most: int, limits: Iterable[tuple[Reason, int | None]]) -> tuple[int,
 
 def _batches_to_sum(batches: Batches, column: str, limit: int | None, before: int) -> int | None:
     """Room up to the batch that makes the sum of a column so large."""
-    if limit is None:
+    if limit is None or not len(batches):
         return None
     up_to = pc.cumulative_sum(batches.headers[column].cast(pa.int64()))
     left = max(1, limit) - before
