@@ -28,6 +28,7 @@ from tests.integration.product import (
     decoded,
     fetch_kafka,
     find_java,
+    walk,
 )
 from tests.support.cluster import Record, TestCluster, send, varied
 from tests.support.command import Kbackup
@@ -174,18 +175,24 @@ def test_every_command_reads_batches_as_the_broker_sent_them(
     alone.json("restore", *words, "--rename", "copy_of_$0")
     assert cluster.read(topic) == cluster.read(f"copy_of_{topic}")
 
-    segments = []
+    segments, heads = [], []
     for key, facts in kept:
         segment = tmp_path / f"{facts.first_offset:020}.log"
         with store.open(key) as body:
-            found_batches = LogFormat().batches(body, FormatOptions())
+            found_batches = [*LogFormat().batches(body, FormatOptions())]
             pieces = [bytes(piece) for each in found_batches for piece in each.pieces()]
         segment.write_bytes(b"".join(pieces))
         segments.append(segment)
-    for (_, facts), dumped in zip(kept, dump(segments), strict=True):
-        counts = map(int, re.findall(r"^baseOffset: .* count: (\d+) ", dumped, re.MULTILINE))
+        heads.append([
+            pair for each in found_batches
+            for pair in zip(*(each.headers[name].to_pylist() for name in ("base_offset", "count")),
+                            strict=True)
+        ])  # fmt: skip
+    for (_, facts), told, dumped in zip(kept, heads, dump(segments), strict=True):
+        listed = re.findall(r"^baseOffset: (\d+) .* count: (\d+) ", dumped, re.MULTILINE)
         at = [int(n) for n in re.findall(r"^\| offset: (\d+) ", dumped, re.MULTILINE)]
-        assert facts.records == sum(counts) == len(at)
+        assert told == [(int(base), int(count)) for base, count in listed]
+        assert facts.records == sum(count for _, count in told) == len(at)
         assert (facts.first_offset, facts.last_offset) == (at[0], at[-1])
         assert set(re.findall(r"isvalid: (\w+)", dumped)) == {"true"}
 
@@ -366,8 +373,18 @@ def test_damage_is_named_with_object_and_offset(
         data = body.read()
     flipped = bytearray(data)
     flipped[len(data) // 2] ^= 4
+    sent = [bytes(piece) for each in batches for at in range(len(each))
+            for piece in each.slice(at, 1).pieces()]  # fmt: skip
+    assert len(sent) > 1
+    turned = b"".join(reversed(sent))
+    put_batches(store, topic, [walk(pa.py_buffer(b"".join(sent)))], altered=turned)
+    with store.open(key) as body:
+        reordered = body.read()
     other = data.replace(b'"partition":"0"', b'"partition":"1"')
-    for number, bad in enumerate((bytes(flipped), data[: len(data) // 2], data[:-1], other, b"")):
+    named = [(bytes(flipped), True), (reordered, True)]
+    for number, (bad, has_offset) in enumerate(
+        [*named, (data[: len(data) // 2], False), (data[:-1], False), (other, False), (b"", False)]
+    ):
         sha = sha256(bad).hexdigest()
         metadata = {**replace(facts, sha256=sha).to_metadata(), "partition": "0"}
         store.put(key, io.BytesIO(bad), sha256=sha, metadata=metadata)
@@ -376,6 +393,9 @@ def test_damage_is_named_with_object_and_offset(
         restored = kbackup("restore", "-t", topic, "--rename", f"bad{number}_$0")
 
         assert (number, 7, 7) == (number, verified.code, restored.code)
-        assert key in "".join((verified.stdout + verified.stderr).split())
+        for said in (verified, restored):
+            text = said.stdout + said.stderr
+            assert key in "".join(text.split())
+            assert not has_offset or re.search(r"offset\s+\d", text)
     with pytest.raises(BatchError):
         list(decoded(replace(batches[0], data=pa.py_buffer(bytes(batches[0].data.size)))))
