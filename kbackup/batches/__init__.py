@@ -1,4 +1,6 @@
-"""Record batches as brokers store and send them (magic 2): the second currency beside rows.
+"""Record batches as brokers store and send them (magic 2): another form of records beside rows.
+
+Owns their bytes: finds, checks, decodes and encodes them.  It asks no broker and opens no object.
 
 `walk` finds the batches in bytes that came from a broker or an object, and compares their CRC32C;
 `Batches` is what travels from then on; `kbackup.batches.decoding` turns it into rows.

@@ -1,4 +1,6 @@
-"""What is in a backup: objects, what they say of themselves, the ledger, what covers what.
+"""The contents of a backup: its objects, their claims, the ledger, and the coverage of offsets.
 
-Owns that one answer.  It asks no store and reads no object: what is known comes as arguments.
+Owns what a backup holds and says of itself: identity, listing, ledger, keys, captures, schemas,
+reports of drills.  It reads all of it, writes its own part of ``_kbackup/``, and brings objects
+into a second store.  It never asks Kafka, and never deletes an object of a topic.
 """

@@ -1,4 +1,9 @@
-"""The command line.  `main` is what ``kbackup`` runs; a command is imported when it is used."""
+"""The command line.  `main` is what ``kbackup`` runs; a command is imported when it is used.
+
+Owns what a user types and sees: options, screens, lines of JSON, signals, exit codes.  No other
+room prints, or imports click or rich.  It never reads or writes a record in Kafka or in a store:
+the rooms below do.
+"""
 
 import importlib
 import os

@@ -1,7 +1,9 @@
 """Extension point: from a column of bytes, as in Kafka, to a typed column, as in a file, and back.
 
-Only the connectors' layout needs converters; full records keep their bytes.  A new converter is one
-file here with a class that fits `Converter`, and one line under
+Owns how bytes become values, for files of values and for transforms; other records keep their
+bytes.  It never asks Kafka or a store; only converters of registered schemas ask a registry.
+
+A new converter is one file here with a class that fits `Converter`, and one line under
 ``[project.entry-points."kbackup.converters"]``.
 """
 

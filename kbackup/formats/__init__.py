@@ -1,5 +1,8 @@
 """Extension point: batches to one file and back.
 
+Owns the bytes of one file, and what its format can do.  It reads and writes files that others have
+opened: it never asks a store or Kafka.
+
 A new format is one file here with a class that fits `Format`, one line under
 ``[project.entry-points."kbackup.formats"]``, and nothing else: the contract suite finds it there.
 What it is, its `Traits` say; what else it can do is a method of one of the small protocols below:

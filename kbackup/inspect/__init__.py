@@ -1,4 +1,8 @@
-"""Look and change nothing: lists, maps, records, queries, tables, and what a run would need.
+"""Look at a backup, and at what a run needs: lists, maps, records, queries, tables, checks.
+
+Owns what these commands find, and how a query is planned.  It never changes Kafka, or an object of
+a backup.  ``restore thaw`` asks the store for copies that can be read, and the doctor stores a
+probe, which it deletes.
 
 A topic is one table of full records.  Object names and the ledger decide which objects are opened
 at all; Spark does the rest.

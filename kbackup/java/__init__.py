@@ -1,1 +1,5 @@
-"""Java's ways: its regular expressions, Joda-Time and Jackson's JSON, without Java."""
+"""Java's ways: its regular expressions, Joda-Time and Jackson's JSON, without Java.
+
+Owns what kbackup repeats of Java's behavior.  It never starts Java: `kbackup.spark.java` does, and
+`kbackup.local`.
+"""

@@ -1,4 +1,8 @@
-"""The cluster.  Only this folder imports confluent_kafka, and others import only this module.
+"""Kafka: records, batches and positions for tasks; topics, groups and permissions for the driver.
+
+Owns every client of a cluster, and knows neither objects nor a run's settings.  Only this folder
+imports confluent_kafka, but for its registry client in `kbackup.connect.registry.client`.  Others
+import only this module, and to turn batches into rows `fetch.rows_of`.
 
 What Kafka is to the rest of kbackup: a task reads, writes and keeps its positions; the driver asks
 of topics, offsets, groups and permissions.  Rows come and go as columns.  A `Connection` is

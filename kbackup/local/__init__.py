@@ -1,8 +1,8 @@
-"""What the demo and the tests start: Kafka, an S3 server, a Java to run Kafka on.
+"""Start Kafka and an S3 server on this machine, for the demo and the tests; find a Java.
 
 Nothing is installed: jars go into the user's cache, data into temporary directories.  Each server
 listens on 127.0.0.1 only and ends when the process that started it ends, even if that was killed.
-Only the command line and tests import this package.
+Only the command line, tests and benchmarks import this package.
 """
 
 import os

@@ -1,15 +1,17 @@
 """Object keys: the contract between ``sink`` and ``restore``.
 
+Owns the keys of topics' objects: other rooms have a layout build and parse them, and name only
+what they keep below ``_kbackup/``.  It never asks a store.
+
 A key is relative to the store's root.  With the default `Layout`::
 
     topics/orders/partition=3/orders+3+0000004200.record.zstd.parquet
     dir    topic  encoded     topic+partition+start offset, view, extension
                   partition
 
-No other room builds or splits a key.  The layout is the Kafka Connect S3 sink's, so each tool
-restores what the other wrote.  The others are classes of their own: `DatedLayout`, the block-gzip
-sink's, `TemplateLayout` for names by a template, and `kbackup.naming.generic` for objects of any
-name, which are only read.
+The layout is the Kafka Connect S3 sink's, so each tool restores what the other wrote.  The others
+are classes of their own: `DatedLayout`, the block-gzip sink's, `TemplateLayout` for names by a
+template, and `kbackup.naming.generic` for objects of any name, which are only read.
 
 Sources: kafka-connect-storage-cloud 87eb7d39, ``TopicPartitionWriter.fileKeyToCommit``; the
 published objects of the block-gzip sink.

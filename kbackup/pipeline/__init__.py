@@ -1,5 +1,6 @@
 """Batches between Kafka and files: convert, transform, route, rotate, write.
 
-It is pure but for the files that are open: it asks no server, reads no clock, and decides from
-rows, rules and what is given to it.
+Owns which rows go into which file, and where files end.  It reads no topic, stores no object and
+reads no clock but one that is given to it.  It asks no server itself; a converter may ask a
+registry for schemas.
 """

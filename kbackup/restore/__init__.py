@@ -1,7 +1,8 @@
 """Put a backup back into Kafka: the sink read backwards.
 
-This room owns what a restore reads, writes, commits and refuses.  It never changes a backup, but
-for its lock and its run record, and nothing here asks a person or prints.
+Owns what a restore reads, writes, commits and refuses.  It never changes an object of a topic, or
+the ledger, and never asks a person or prints.  In the backup it writes its lock, its run record,
+rows of translation, what it sets for groups, and a drill's report and scratch list.
 
 `run` is one restore from settings to summary, and `follow` one that goes on with what is new
 (`watch` sees it).  Both plan: `plan`, from the `inventory` of the backup; `checks` says what

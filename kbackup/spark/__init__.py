@@ -1,5 +1,5 @@
 """Run tasks on Spark: its session and JVM, its Python workers, and the channel to tasks.
 
-It owns processes, and what driver and tasks tell each other.  It knows neither Kafka nor objects,
-and records never cross into the JVM.
+Owns Spark's processes, and the way driver and tasks talk.  It knows neither Kafka nor objects.  No
+record of a run crosses into the JVM; only the tables of `kbackup.inspect` do.
 """

@@ -1,7 +1,7 @@
-"""Spark.  Only this folder imports pyspark, and only when a run has something to do.
+"""Spark's session, and its tasks.  Imports pyspark only when a run has something to do.
 
 The driver plans units; a task works through its share of them in its own Python worker and
-returns a report for each.  Records never cross into the JVM.
+returns a report for each.  Its records never cross into the JVM.
 """
 
 import logging

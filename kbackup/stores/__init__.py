@@ -1,5 +1,8 @@
 """Extension point: where objects are.  The scheme of a URL names it; wrappers stand beside.
 
+Owns how objects are put, listed, read, copied, encrypted and deleted.  It never knows a layout, a
+record or Kafka.
+
 What every store promises: an object that is visible is complete; nothing is listed half-written;
 a key is never taken for a local path outside the store's root.
 """

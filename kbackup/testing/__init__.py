@@ -1,5 +1,8 @@
 """For plugin authors and our own tests: a contract suite for each extension point, and faults.
 
+Owns what each extension point promises, as tests, and a store that fails.  It never starts a
+server, and nothing else in the package imports it.
+
 An author gets the whole suite of an extension point in a few lines::
 
     class TestMyStore(StoreContract):

@@ -1,5 +1,8 @@
 """Extension point: records to records: Kafka Connect's single message transforms, on columns.
 
+Owns Kafka's transforms and predicates.  It never converts keys or values from bytes or to bytes:
+others do, before a transform and after it.  It asks no server.
+
 A `Chain` applies them one after the other, each to the records that match its predicate.
 
 A new transform is a class in one of the files here that fits `Transform`, and one line under
