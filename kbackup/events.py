@@ -1,4 +1,4 @@
-"""What a command reports while it works: the events, each of them a line of ``--json``.
+"""The events that a command reports while it works, each of them a line of ``--json``.
 
 An event is a frozen dataclass, from the task or the run to the screens.  `to_json` makes JSON
 values of it for ``--json``, for run records, and for the line between tasks and driver.  The names

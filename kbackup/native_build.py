@@ -1,4 +1,4 @@
-"""What kbackup is built from, and how its C libraries are built and loaded.
+"""Build and load kbackup's C libraries, and tell one state of its sources from another.
 
 Needs the standard library and a C compiler alone.
 

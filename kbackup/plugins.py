@@ -1,4 +1,4 @@
-"""What is installed for each extension point, its options, and chains of transforms.
+"""Look up plugins by extension point, with their options, and describe chains of transforms.
 
 A plugin is a class, registered under the group of its extension point::
 

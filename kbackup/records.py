@@ -1,4 +1,4 @@
-"""What travels between two stages: record batches of one partition, columns of a file.
+"""The data that stages pass on: record batches of one partition, columns of a file.
 
 A batch has `SCHEMA`; null, empty and absent are three different things in every column.  Beside
 it stand the words all stages share: `TopicPartition`, `TopicIdentity`, `Span`, and `Facts`, what is

@@ -1,4 +1,4 @@
-"""What ``batches.c`` does, in Python, for machines without a C compiler: many times slower."""
+"""The functions of ``batches.c`` in Python, for machines without a C compiler, and far slower."""
 
 import struct
 from collections.abc import Sequence

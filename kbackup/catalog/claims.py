@@ -1,6 +1,6 @@
-"""What objects say of themselves, compared with their names, their siblings and their contents.
+"""Compare an object's claims with its name, its siblings and its contents.
 
-An object says it in its user metadata and, where its format has room, in the file too.  Copies
+An object makes them in its user metadata and, where its format has room, in the file too.  Copies
 under another name, another topic's object, or a name that was altered contradict themselves; that
 is known before the first row is read.
 """

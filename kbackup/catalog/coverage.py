@@ -1,4 +1,4 @@
-"""What covers an offset, for one partition of one backup: pure functions of what is known of it.
+"""Decide which objects cover the offsets of a partition: pure functions of what is known.
 
 `cover` says what is to be read, or cannot be decided; `Offsets` what became of each, which is what
 a sink starts by, a map shows and verify notes.

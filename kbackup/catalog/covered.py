@@ -1,4 +1,4 @@
-"""What covers a partition's offsets, by what ledger, listing and objects say."""
+"""Choose which file sets of a partition to read, by what ledger, listing and objects say."""
 
 import hashlib
 from bisect import bisect_right

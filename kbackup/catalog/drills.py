@@ -1,4 +1,4 @@
-"""What drills leave behind: their reports, and what they have in the cluster at the moment.
+"""Keep the reports of drills, and lists of the topics and groups that each is to delete.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What ``restore verify`` finds, what it concludes, and how it judges objects by their names.
+"""The findings and verdicts of ``restore verify``, and how it judges objects by their names.
 
 Pure functions.  The objects beside a missing range of offsets do not show whether it was ever
 stored: compaction, transactions and retention leave holes in any topic.  So it is an error only

@@ -1,4 +1,4 @@
-"""What a command says, and to whom: screens, ``--json`` lines, ``--summary-file``.
+"""Send a command's events and summary to screens, ``--json`` lines, ``--summary-file``.
 
 A command tells events as they happen and finishes with a summary::
 

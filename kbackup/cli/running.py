@@ -1,4 +1,4 @@
-"""What every command does around its work: settings, backup, output, signals and exit code."""
+"""Run any command's work: load settings, choose the output, handle signals, exit with a code."""
 
 import hashlib
 import logging

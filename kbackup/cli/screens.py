@@ -1,4 +1,4 @@
-"""What people read on stdout: a table for each command, its totals, and how it ended.
+"""Print for people on stdout: a table for each command, its totals, and how it ended.
 
 Doubts, errors and the reason of the exit code go to stderr: what follows a table in a pipe is data.
 """

@@ -1,4 +1,4 @@
-"""What a command requires, and values that are probably mistakes."""
+"""Check that a command has what it requires, and warn of values that are probably mistakes."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple

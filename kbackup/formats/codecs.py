@@ -1,4 +1,4 @@
-"""What a file of rows can be compressed with: gzip, zstd and bzip2.
+"""Compress and decompress files of rows with gzip, zstd and bzip2.
 
 All of them allow several compressed streams in a row, which is what makes blocks possible, and
 all read what any tool has compressed.

@@ -1,4 +1,4 @@
-"""What all clients share: errors, logs and waits of the client library, and a group's positions.
+"""Errors, logs and waits that all clients of the library share, and a group's positions.
 
 An unreachable broker makes the client write the same sentence twenty times a second, for each
 broker and each address.  The first line of a minute is a warning; the others are shown with ``-v``.

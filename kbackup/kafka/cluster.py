@@ -1,4 +1,4 @@
-"""What the driver asks of a cluster, and changes there: topics, offsets, groups, permissions."""
+"""Ask a cluster about topics, offsets, groups and permissions; change all but permissions."""
 
 import itertools
 import logging

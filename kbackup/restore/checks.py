@@ -1,4 +1,4 @@
-"""What forbids a restore before its first record: pure functions of the plan.
+"""Find the reasons to refuse a restore before its first record: pure functions of the plan.
 
 Source: the order and meaning of the checks are those of "Checks before the first record"
 in the documentation's explanation of guarantees.

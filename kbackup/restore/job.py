@@ -1,4 +1,4 @@
-"""What a restore task needs to know: plain data that crosses processes.
+"""The job and the units of a restore's tasks: plain data that crosses processes.
 
 With `SAME` each partition goes to the one of its number, and the restore's group keeps one
 position in each.  With the other maps several partitions of the backup may go to one of the target,

@@ -1,4 +1,4 @@
-"""What a restore has come to in each partition, what it reports, and what it has left out.
+"""Track a restore's progress in each partition, report it, and list what it leaves out.
 
 A restore that follows names only the first ones in its summary; the list of what is skipped has
 them all, for whoever brings them back in another way.  Each run adds to the file.  A task reports

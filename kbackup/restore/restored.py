@@ -1,4 +1,4 @@
-"""What one restore has written, by its positions, its rows of translation and the backup.
+"""Find what one restore has written, by its positions, its rows of translation and the backup.
 
 Whoever asks afterwards, `kbackup.restore.groups` for offsets and `kbackup.restore.against` for the
 records themselves, finds the restore as a run of it would: by its group, its renaming, its window.

@@ -1,4 +1,4 @@
-"""What is written together with the position that says so, and how fast.
+"""Write records together with the position that covers them, within the limits of speed.
 
 A position says where the restore stands, what this run has written, and which ids the schemas have.
 Restored records have the ids of the registry that was given then.  With another registry, the rest

@@ -1,4 +1,4 @@
-"""What a restore says of the bucket, and what of it one that follows takes.
+"""Report news of the bucket, and decide what of it a restore that follows may take.
 
 A bucket that is being written to may show a part of what belongs together: one of the files of a
 cut, or values before their keys.  A restore that took that part would be past the rest when it

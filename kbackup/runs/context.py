@@ -1,4 +1,4 @@
-"""What every run that writes has: its environment, and the order in which things happen to it.
+"""The environment of a run that writes, and the order of its steps.
 
 The `Environment` is all that is outside of a run.  A `RunContext` takes the lock, lets a
 `RunCommand` plan and work, and leaves the record, so that a stop, a lost lock and an error end

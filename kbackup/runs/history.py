@@ -1,4 +1,4 @@
-"""What runs leave beside ``topics.dir``: the record of each, how it is read, and what it foretells.
+"""Write, read and list the records of runs, and the times of success, beside ``topics.dir``.
 
 ::
 

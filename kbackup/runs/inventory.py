@@ -1,4 +1,4 @@
-"""What the backup holds of topics that are asked for, what is known to be gone, what it lacks."""
+"""List what a backup holds of the topics asked for, what is known to be gone, what it lacks."""
 
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence

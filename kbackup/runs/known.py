@@ -1,4 +1,4 @@
-"""What a backup says about itself: its ledger.
+"""Read a backup's ledger, and list its objects as the ledger knows that they were stored.
 
 The ledger is read before the bucket is listed: what it names was stored before, so a sink that
 works meanwhile makes no object seem missing.

@@ -1,4 +1,4 @@
-"""What a bucket says of a backup or a restore, as metrics for Prometheus: a file, or a page.
+"""Metrics of a backup or a restore for Prometheus, from its bucket: a file, or a page.
 
 All of it comes from run records, locks, ledger and keys, so any host can write the metrics when the
 one that backs up is dead.  A run adds what no record says yet: how far it is.

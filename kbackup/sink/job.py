@@ -1,4 +1,4 @@
-"""What a sink task needs to know: plain data that crosses processes."""
+"""The job, the units and the messages of a sink's tasks: plain data that crosses processes."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field

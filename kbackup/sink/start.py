@@ -1,11 +1,11 @@
-"""What the bucket holds of a partition already: cuts of values, and objects of other tools.
+"""Decide where a partition's backup goes on, by its position, the log and the bucket's objects.
 
 Rows of values do not store their offsets, so a restore cannot tell that a row is in two objects.
 While a group is behind what the bucket holds, files therefore close where the bucket's own cuts
 end, whatever the rules of rotation say now: the same records make the same objects.
 
-Such objects say where they begin and, once opened, how many records they hold, but not where they
-end.  The group that came with them is believed where the two add up.
+Objects of other tools say where they begin and, once opened, how many records they hold, but not
+where they end.  The group that came with them is believed where the two add up.
 """
 
 from bisect import bisect_right

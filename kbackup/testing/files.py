@@ -1,4 +1,4 @@
-"""What `kbackup.formats.Format`, `Partitioner` and its extractors promise, as tests."""
+"""Contract tests of `kbackup.formats.Format`, `Partitioner` and its extractors."""
 
 import io
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What `kbackup.converters.Converter` and `kbackup.transforms.Transform` promise, as tests."""
+"""Contract tests of `kbackup.converters.Converter` and `kbackup.transforms.Transform`."""
 
 import pickle
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a transform is given and returns: converted keys, values and headers."""
+"""The input and output of a transform: converted keys, values and headers."""
 
 import json
 import re
