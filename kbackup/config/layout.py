@@ -84,6 +84,7 @@ class LayoutSettings(Group, title="Layout", commands=ALL - WITHOUT_LAYOUT):
         ("record", "value"),
         "record",
         commands=SINK,
+        short=("--content",),
         any_case=True,
     )
     format_class = optional_text(

@@ -135,6 +135,23 @@ def test_each_property_is_reachable_as_option_variable_and_property(found: Prope
         assert "option" == origin(found.name, *typed, **environ)
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--content", "value"], "value"),
+        (["--content", "VALUE"], "value"),
+        (["--view", "value", "--content", "record"], "record"),
+        (["--content", "record", "--view", "value"], "value"),
+    ],
+)
+def test_of_two_spellings_of_an_option_the_last_counts(words: list[str], expected: str) -> None:
+    """``--content`` is ``--view``: of the same property, with the same values."""
+    shown = invoke("config", "show", "--json", *words)
+
+    rows = {row["name"]: (row["value"], row["origin"]) for row in shown.of("setting")}
+    assert (expected, "option") == rows["view"]
+
+
 SWITCHED_OFF = [
     found for found in PLAIN if found.is_flag and found.is_option and "/" in found.option_names[-1]
 ]
