@@ -76,6 +76,15 @@ class MayBeSchemaless(Protocol):
         ...
 
 
+@runtime_checkable
+class HasOnlyDirectory(Protocol):
+    """A partitioner that keeps all records of a partition in one directory."""
+
+    def only_directory(self, where: Any) -> str:
+        """Return the directory of all records of *where*, a `kbackup.records.TopicPartition`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Plugin:
     """One implementation of an extension point, as its package declares it."""

@@ -26,7 +26,7 @@ from kbackup.naming import Layout, ObjectKey, View
 from kbackup.pipeline.views import ReadOptions, written_of
 from kbackup.pipeline.write import siblings_of
 from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
-from kbackup.stores import Ranges, Store, at_versions, is_refused, side_by_side
+from kbackup.stores import Ranges, Store, at_versions, is_refused, metadata_of, side_by_side
 from kbackup.stores.encrypted import Opened, check_open
 
 _NUMBERS: Final = ("first-offset", "last-offset", "records")
@@ -358,7 +358,7 @@ def _claim_of(store: Store, file: BackupFile, body: BinaryIO, *, is_whole: bool)
     One that says nothing, and is not what the ledger knows, raises `CorruptObjectError`; of a part
     that cannot be told.
     """
-    metadata: Mapping[str, str] | None = getattr(body, "metadata", None)
+    metadata = metadata_of(body)
     if metadata is None:  # this store learns it in another request
         head = store.head(file.key)
         metadata = {} if head is None else head.metadata

@@ -25,7 +25,7 @@ from kbackup.errors import (
 from kbackup.files import file_sha256
 from kbackup.naming import Layout
 from kbackup.records import Facts, TopicIdentity
-from kbackup.stores import Copies, ObjectHead, Store, at_versions
+from kbackup.stores import Copies, ObjectHead, Store, at_versions, metadata_of
 
 
 class Outcome(StrEnum):
@@ -105,7 +105,7 @@ def _sent(source: Store, target: Store, key: str, row: Entry | None) -> Brought:
 
 def _said_of(source: Store, key: str, body: BinaryIO) -> tuple[str, Mapping[str, str]]:
     """Return the sha256 of an object that was opened, and its metadata."""
-    metadata: Mapping[str, str] | None = getattr(body, "metadata", None)
+    metadata = metadata_of(body)
     if metadata is not None and "sha256" in metadata:
         return metadata["sha256"], metadata  # which the store has compared
     head = source.head(key) if metadata is None else None

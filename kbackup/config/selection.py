@@ -283,7 +283,8 @@ class NamedPlugins:
     def _not_of_batches(self) -> None:
         """Refuse what cannot be done with batches that nobody unpacks."""
         name = self.found.get(_PARTITIONER)
-        if name is not None and not hasattr(plugins.load("partitioners", name), "only_directory"):
+        partitioner = None if name is None else plugins.load("partitioners", name)
+        if partitioner is not None and not issubclass(partitioner, plugins.HasOnlyDirectory):
             self._refuse("combination", "partitioner.class", OF_RECORDS, AS_PARQUET)
         for name in ("errors.deadletterqueue.topic.name", "s3.schema.partition.affix.type"):
             if self.given.text(name).upper() not in ("", "NONE"):

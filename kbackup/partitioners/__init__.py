@@ -40,7 +40,8 @@ class Traits:
 class Partitioner(Protocol):
     """Decides the directory of each record.
 
-    What else it can do is a method of `HasOnlyDirectory` or `DescribesDirectories`.
+    What else it can do is a method of `kbackup.plugins.HasOnlyDirectory` or of
+    `DescribesDirectories`.
     """
 
     traits: ClassVar[Traits]
@@ -62,15 +63,6 @@ class Partitioner(Protocol):
             ``string``, or a dictionary of strings, one row per row of *batch*; null where a row
             has no directory, which makes it a bad record.  It depends on the records alone.
         """
-        ...
-
-
-@runtime_checkable
-class HasOnlyDirectory(Protocol):
-    """A partitioner that keeps all records of a partition in one directory."""
-
-    def only_directory(self, where: TopicPartition) -> str:
-        """Return the directory of all records of *where*."""
         ...
 
 
@@ -109,4 +101,6 @@ def delimiter(options: Mapping[str, Any]) -> str:
 
 def only_directory(partitioner: Partitioner, where: TopicPartition) -> str | None:
     """Return the directory of all records of *where*, None where it follows from a record."""
-    return partitioner.only_directory(where) if isinstance(partitioner, HasOnlyDirectory) else None
+    if isinstance(partitioner, plugins.HasOnlyDirectory):
+        return partitioner.only_directory(where)
+    return None

@@ -155,9 +155,9 @@ class Store(Protocol):
     def open(self, key: str) -> BinaryIO:
         """Fetch an object whole and checked, as a seekable file at 0, spooled to memory or disk.
 
-        The file's attribute ``metadata`` is the object's user metadata, where the store has it
-        at hand; `head` gives it in any case.  Interrupted bodies are resumed; where a checksum
-        was stored it is compared, and a difference is tried once more.
+        Where the store has the object's user metadata at hand, the file is a `HasMetadata`; `head`
+        gives it in any case.  Interrupted bodies are resumed; where a checksum was stored it is
+        compared, and a difference is tried once more.
 
         Raises:
             ObjectNotFoundError: No such object.
@@ -185,6 +185,21 @@ class Store(Protocol):
     def delete(self, key: str) -> None:
         """Remove an object of our own, such as a lock; one that is not there is no error."""
         ...
+
+
+@runtime_checkable
+class HasMetadata(Protocol):
+    """What a store has opened, where it knows the user metadata of the object."""
+
+    @property
+    def metadata(self) -> Mapping[str, str] | None:
+        """The metadata; None where it is not known after all."""
+        ...
+
+
+def metadata_of(body: BinaryIO) -> Mapping[str, str] | None:
+    """Return the metadata of an object that was opened; None where `Store.head` has to tell it."""
+    return body.metadata if isinstance(body, HasMetadata) else None
 
 
 class Heads(Protocol):
@@ -537,8 +552,8 @@ class Ranges(Protocol):
     def open_range(self, key: str, start: int, length: int) -> BinaryIO:
         """Fetch a part of an object, as a seekable file at 0.
 
-        No checksum is compared: whoever asks for a part must be able to check it.  The file's
-        attribute ``metadata`` is the object's user metadata, where the store has it at hand.
+        No checksum is compared: whoever asks for a part must be able to check it.  The file may
+        be a `HasMetadata`.
 
         Raises:
             ObjectNotFoundError: No such object.

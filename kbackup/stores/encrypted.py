@@ -41,6 +41,7 @@ from kbackup.stores import (
     Untold,
     Uploads,
     Versions,
+    metadata_of,
 )
 
 MAGIC: Final = b"KBE1"
@@ -282,7 +283,7 @@ class EncryptedStore:
             except BaseException:
                 content.close()
                 raise
-            content.metadata = getattr(body, "metadata", None)
+            content.metadata = metadata_of(body)
             content.seek(0)
             return content
 
@@ -316,7 +317,7 @@ class EncryptedStore:
                 wanted = part[skipped : skipped + length - found.size]
                 skipped = max(0, skipped - len(part))
                 found.write(wanted)
-            found.metadata = getattr(body, "metadata", None)
+            found.metadata = metadata_of(body)
         found.seek(0)
         return found
 

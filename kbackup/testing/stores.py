@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
-from kbackup.stores import ObjectHead, Store, StoredObject, StoreSettings
+from kbackup.stores import ObjectHead, Store, StoredObject, StoreSettings, metadata_of
 from kbackup.stores.memory import MemoryStore
 
 PART_BYTES: Final = 5 * 1024 * 1024
@@ -95,6 +95,17 @@ class StoreContract:
         expected = {"records": "7", "sha256": hashlib.sha256(b"orders").hexdigest()}
         assert (6, expected) == (head.size, dict(head.metadata))
         assert abs(datetime.now(UTC) - head.modified) < timedelta(minutes=5)
+
+    def test_an_opened_object_tells_no_other_facts(self, store: Store) -> None:
+        """An object that is opened, where it tells its metadata, tells what `Store.head` does."""
+        put_bytes(store, "a", b"orders")
+
+        head = store.head("a")
+        with store.open("a") as body:
+            told = metadata_of(body)
+
+        assert head is not None
+        assert told in (None, head.metadata)
 
     def test_a_put_replaces_object_and_facts(self, store: Store) -> None:
         """

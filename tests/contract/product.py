@@ -69,6 +69,7 @@ from kbackup.stores import (
     StoreSettings,
     Thaw,
     Uploads,
+    metadata_of,
     open_store,
 )
 from kbackup.stores.encrypted import CHUNK_BYTES, EncryptedStore
@@ -178,6 +179,7 @@ __all__ = [
     "formats",
     "json_values",
     "known",
+    "metadata_of",
     "open_bytes",
     "open_store",
     "partitioners",

@@ -23,6 +23,7 @@ from tests.contract.product import (
     StoreContract,
     StoreSettings,
     Uploads,
+    metadata_of,
     open_bytes,
     open_store,
     put_bytes,
@@ -230,6 +231,19 @@ def test_no_two_objects_are_alike(tmp_path: Path, keys: Everything) -> None:
     assert first == open_bytes(below, "a")
     assert first[16:] != open_bytes(below, "b")[16:]
     assert b"orders" not in first
+
+
+def test_who_opens_an_object_knows_its_metadata(tmp_path: Path, keys: Everything) -> None:
+    """What the store below has at hand is not asked for once more."""
+    store = EncryptedStore(open_store(_folder(tmp_path)), keys)
+    put_bytes(store, "a", b"orders")
+
+    with store.open("a") as body:
+        told = metadata_of(body)
+
+    head = store.head("a")
+    assert head is not None
+    assert head.metadata == told
 
 
 def test_plain_objects_are_read_where_that_is_said(tmp_path: Path, keys: Everything) -> None:

@@ -62,6 +62,7 @@ def test_names_of_topics_may_change(tmp_path: Path) -> None:
     [
         ("partitioner.class=daily\nlocale=en\ntimezone=UTC\n", "partitioner.class"),
         ("partitioner.class=field\npartition.field.name=id\n", "partitioner.class"),
+        ("partitioner.class=Modulo\n", "partitioner.class"),
         (
             "errors.tolerance=all\nerrors.deadletterqueue.topic.name=dead\n",
             "errors.deadletterqueue.topic.name",
@@ -81,6 +82,13 @@ def test_what_needs_records_is_refused_by_name(tmp_path: Path, text: str, name: 
     assert name in str(caught.value)
     assert "batches are stored" in str(caught.value)
     assert "Parquet" in str(caught.value) + caught.value.do
+
+
+def test_one_directory_for_all_records_needs_none(tmp_path: Path) -> None:
+    """A partitioner that looks into no record goes with batches."""
+    settings = loaded(tmp_path, f"{LOG}partitioner.class=default\n").settings
+
+    assert "default" == settings.partitioner_class
 
 
 def test_values_are_no_batches(tmp_path: Path) -> None:

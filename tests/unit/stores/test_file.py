@@ -19,7 +19,7 @@ from kbackup.errors import (
     ObjectNotFoundError,
     StoreError,
 )
-from kbackup.stores import StoreSettings
+from kbackup.stores import StoreSettings, metadata_of
 from kbackup.stores.file import FileStore
 from kbackup.testing import open_bytes, put_bytes
 
@@ -64,7 +64,7 @@ def test_who_opens_an_object_knows_its_metadata(store: FileStore, root: Path) ->
     found = []
     for key in ("topics/ours", "topics/theirs"):
         with store.open(key) as body:
-            found.append(getattr(body, "metadata", None))
+            found.append(metadata_of(body))
 
     heads = [store.head(key) for key in ("topics/ours", "topics/theirs")]
     assert [head.metadata for head in heads if head is not None] == found
