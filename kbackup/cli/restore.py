@@ -632,10 +632,8 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
     read = None
     if deep:
         keys.check_readable(at.place)
-        read = on_spark(
-            at.place, reading, lambda: wiring.engine_settings(session.settings, find_java()),
-            session.stop.event,
-        )  # fmt: skip
+        engine = wiring.engine_settings(session.settings, None)
+        read = on_spark(at.place, reading, engine, find_java, session.stop.event)
     at.tell(
         verify(
             at.store,

@@ -63,7 +63,7 @@ from kbackup.runs.locks import STALE_S, Holder
 from kbackup.runs.report import HeldUp, Summary
 from kbackup.spark import engine
 from kbackup.spark.channel import NotBegun
-from kbackup.spark.java import EngineSettings
+from kbackup.spark.java import EngineSettings, FindJava
 from kbackup.stores import RememberedHeads, Store, StoreSettings, is_refused
 from kbackup.verify.task import EVERYTHING, Sample, VerifyUnit, units_of, verify_task
 
@@ -369,12 +369,17 @@ _CHECKS: Final[Sequence[Callable[[_Backup], Iterable[Plain]]]] = (
 def on_spark(
     place: StoreSettings,
     reading: ReadOptions,
-    settings: Callable[[], EngineSettings],
+    settings: EngineSettings,
+    find_java: FindJava,
     stop: threading.Event,
 ) -> Read:
     """Return how tasks on Spark read; neither Java nor Spark is needed for nothing to read."""
     task = functools.partial(verify_task, place, reading)
-    return lambda units: engine.run(task, units, settings(), engine.unheard, stop)
+
+    def read(units: Sequence[VerifyUnit]) -> Iterable[Checked | NotBegun]:
+        return engine.run(task, units, replace(settings, java=find_java()), engine.unheard, stop)
+
+    return read
 
 
 def _checked(found: Iterable[Checked | NotBegun], summary: Summary) -> dict[str, Checked]:

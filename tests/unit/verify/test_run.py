@@ -13,7 +13,7 @@ from kbackup.naming.renaming import Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.locks import Holder
 from kbackup.spark.channel import NotBegun
-from kbackup.spark.java import EngineSettings
+from kbackup.spark.java import EngineSettings, Java
 from kbackup.verify.run import Notes, on_spark
 from kbackup.verify.task import Sample
 from tests.support.json_lines import LINES
@@ -51,10 +51,10 @@ def test_a_part_without_an_object_needs_no_java() -> None:
     (key,) = backup.put("orders", 0, range(3))
     part = next(one for one in (Sample(1, 2), Sample(2, 2)) if not one.takes(key))
 
-    def no_java() -> EngineSettings:
+    def no_java() -> Java:
         raise AssertionError
 
-    read = on_spark(backup.settings, ReadOptions(), no_java, Event())
+    read = on_spark(backup.settings, ReadOptions(), EngineSettings(), no_java, Event())
 
     verified = Verified(backup, read=read, sample=part)
 
