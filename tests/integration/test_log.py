@@ -377,7 +377,7 @@ def test_damage_is_named_with_object_and_offset(
             for piece in each.slice(at, 1).pieces()]  # fmt: skip
     assert len(sent) > 1
     turned = b"".join(reversed(sent))
-    put_batches(store, topic, [walk(pa.py_buffer(b"".join(sent)))], altered=turned)
+    put_batches(store, topic, [walk(pa.py_buffer(b"".join(sent))).check()], altered=turned)
     with store.open(key) as body:
         reordered = body.read()
     other = data.replace(b'"partition":"0"', b'"partition":"1"')
