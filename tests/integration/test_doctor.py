@@ -276,7 +276,8 @@ def hide(guarded: LocalKafka, deny: Deny) -> Iterator[Callable[[str], None]]:
         ResourceType.BROKER, None, ResourcePatternType.ANY, None, None, AclOperation.ANY,
         AclPermissionType.ANY,
     )  # fmt: skip
-    for future in TestCluster(guarded.bootstrap_servers).admin.delete_acls([everything]).values():
+    cluster = TestCluster(guarded.bootstrap_servers)  # held: its client ends with it
+    for future in cluster.admin.delete_acls([everything]).values():
         future.result(10)
 
 
