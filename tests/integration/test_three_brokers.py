@@ -42,10 +42,9 @@ def test_one_of_three_brokers_may_die(s3: LocalS3, times: int) -> None:
         for at in range(times):
             number = 2 + at % 2
             victim = brokers[number - 1]
-            into = ("--topics-dir", f"topics{at}")
-            form, way = ("parquet", LZ4) if at % 2 else ("log", ())  # by records, by batches
-            sink = ("sink", "-t", topic, "--flush-size", "100", "--group", f"sink{at}", *into,
-                    "--format", form)  # fmt: skip
+            into, group = ("--topics-dir", f"topics{at}"), ("--group", f"sink{at}")
+            form, way = ((), LZ4) if at % 2 else (("--format", "log"), ())  # records, batches
+            sink = ("sink", "-t", topic, "--flush-size", "100", *group, *into, *form)
             restore = ("restore", "--rename", f"copy{at}_$0", "--replication-factor", "3", *way)
             for words, kind in ((sink, "object"), ((*restore, *into), "progress")):
                 wait_until(lambda: _is_in_sync(cluster), "all replicas")
