@@ -296,7 +296,7 @@ def as_of(
     if later and (asked.names or not wanted & there):
         ats = (at for at in known.partitions() if at.topic in later)
         rows = (row for at in ats for row in known.ledger(at).objects.values())
-        times = [at for row in rows if (at := row.first_stored) is not None and at > moment_ms]
+        times = [at for row in rows if (at := row.first_stored) is not None and at >= moment_ms]
         why = "either it was empty, or its first records were stored later"
         raise IncompleteBackupError(
             f"nothing of {some(later)} had been backed up by {shown_ms(moment_ms)}",
