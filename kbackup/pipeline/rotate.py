@@ -177,7 +177,7 @@ def _boundary(state: Open, some: Rows | Batches, rule: Rule) -> int | None:
 def _coming(state: Open, some: Rows | Batches, rule: Rule) -> tuple[int, Span | None]:
     """Return an offset in the files that are open, or are to be opened with *some*.
 
-    And what is stored already and ends next after it.
+    And what is stored already and ends next after it; where nothing is, the offset is -1.
     """
     if not rule.stored or not (len(some) or state.records):
         return -1, None
@@ -371,9 +371,9 @@ def _cut(
     clock: Callable[[], int] | None,
     room_of: Callable[[Open, Some, Rule, int], tuple[int, Reason | None]],
 ) -> Iterator[Append[Some] | Cut]:
-    """Cut rows or batches, of which *room_of* says how many the open files take, and why no more.
+    """Cut rows or batches.
 
-    None where they take all.
+    *room_of* says how many of them the open files take, and why no more; no reason where all.
     """
     state = _begin(rule, clock)
     for some in stream:
