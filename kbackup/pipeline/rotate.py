@@ -315,6 +315,8 @@ def _first_in(rows: Rows, directories: list[str]) -> int | None:
 
 Item = TypeVar("Item")
 Some = TypeVar("Some", Rows, Batches)
+Limits = list[tuple[Reason, int | None]]
+"""How many rows or batches still fit, by each reason to end a file; None where all do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,7 +424,7 @@ def _room(state: Open, rows: Rows, rule: Rule, now: int) -> tuple[int, Reason | 
         (Reason.DIRECTORY, by_directory_change(state, rows, rule)),
         (Reason.SCHEDULE, by_schedule(state, now)),
     ]
-    return _least(len(rows), bound if is_stored(state, rows, rule) else [*chosen, *bound])
+    return _least(state, rows, rule, chosen, bound)
 
 
 def _room_of_batches(
@@ -435,13 +437,15 @@ def _room_of_batches(
         (Reason.BYTES, _batches_to_sum(batches, "length", rule.bytes, state.bytes)),
         (Reason.SPAN, by_span(state, batches, rule)),
     ]
-    return _least(len(batches), bound if is_stored(state, batches, rule) else [*chosen, *bound])
+    return _least(state, batches, rule, chosen, bound)
 
 
-def _least(most: int, limits: Iterable[tuple[Reason, int | None]]) -> tuple[int, Reason | None]:
-    """Return the first of the lowest limits."""
-    best: tuple[int, Reason | None] = (most, None)
-    for reason, room in limits:
+def _least(
+    state: Open, some: Rows | Batches, rule: Rule, chosen: Limits, bound: Limits
+) -> tuple[int, Reason | None]:
+    """Return the first of the lowest limits; within what is stored those *chosen* do not count."""
+    best: tuple[int, Reason | None] = (len(some), None)
+    for reason, room in bound if is_stored(state, some, rule) else [*chosen, *bound]:
         if room is not None and (room < best[0] or (room == best[0] and best[1] is None)):
             best = (room, reason)
     return best
