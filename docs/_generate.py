@@ -27,8 +27,16 @@ import click
 from kbackup import config
 from kbackup.cli import root
 from kbackup.cli.options import GroupedCommand
-from kbackup.config import Property, known
-from kbackup.config.known import REFUSALS
+from kbackup.config import Property
+from kbackup.config.foreign_names import (
+    NO_EFFECT,
+    NO_EFFECT_PREFIXES,
+    OWNED,
+    REFUSALS,
+    REFUSED,
+    RENAMED,
+    WITHOUT_EFFECT,
+)
 from kbackup.config.property import ALL
 from kbackup.config.settings import shown_value
 from kbackup.errors import KbackupError
@@ -223,22 +231,22 @@ def refused() -> Iterator[str]:
 
 def without_effect() -> Iterator[str]:
     """Yield what is accepted and does nothing."""
-    names = [*sorted(known.NO_EFFECT), *(f"{prefix}*" for prefix in known.NO_EFFECT_PREFIXES)]
+    names = [*sorted(NO_EFFECT), *(f"{prefix}*" for prefix in NO_EFFECT_PREFIXES)]
     yield ", ".join(f"`{name}`" for name in names) + ".\n"
 
 
 def kafka_clients() -> Iterator[str]:
     """Yield how the names of Kafka's Java clients are taken."""
-    pairs = ", ".join(f"`{old}` is `{new}`" for old, new in sorted(known.RENAMED.items()))
+    pairs = ", ".join(f"`{old}` is `{new}`" for old, new in sorted(RENAMED.items()))
     yield f"Passed on under another name: {pairs}.\n"
-    yield f"Without effect: {', '.join(f'`{name}`' for name in sorted(known.WITHOUT_EFFECT))}.\n"
+    yield f"Without effect: {', '.join(f'`{name}`' for name in sorted(WITHOUT_EFFECT))}.\n"
     yield (
         "Refused, because the promises rest on them: "
-        + ", ".join(f"`{name}`" for name in sorted(known.OWNED))
+        + ", ".join(f"`{name}`" for name in sorted(OWNED))
         + ".\n"
     )
     yield "Refused, because librdkafka spells them otherwise:\n"
-    for name, (why, do) in known.REFUSED.items():
+    for name, (why, do) in REFUSED.items():
         yield f"- `{name}`: {why}. Instead: {do}."
     yield ""
 

@@ -26,7 +26,7 @@ from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.views import ViewSpec
 from kbackup.pipeline.write import OpenFiles
 from kbackup.records import SCHEMA, UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
-from kbackup.runs.known import BackupState
+from kbackup.runs.backup_state import BackupState
 from kbackup.sink.job import SinkJob
 from kbackup.sink.keep import keep
 from kbackup.stores import Store, StoreSettings, open_store

@@ -288,7 +288,7 @@ def cat_command(
         from kbackup.inspect.peek import PeekTarget, peek  # noqa: PLC0415
         from kbackup.naming.renaming import Asked  # noqa: PLC0415
         from kbackup.runs import wiring  # noqa: PLC0415
-        from kbackup.runs.known import NOTHING  # noqa: PLC0415
+        from kbackup.runs.backup_state import NOTHING  # noqa: PLC0415
 
         settings = at.session.settings
         window, place, known = wiring.window(settings), PeekTarget.parse(what, at.layout), NOTHING
@@ -600,17 +600,19 @@ def _check_sides(parameters: Mapping[str, Any], against: str | None, *, is_stric
 
 
 def _compare(at: OpenedBackup, against: str, *, is_strict: bool) -> None:
-    from kbackup.restore.against import against_target  # noqa: PLC0415  (imports a Kafka client)
+    from kbackup.restore.against_target import verify_against_target  # noqa: PLC0415  (imports a Kafka client)
     from kbackup.runs.context import Environment  # noqa: PLC0415
-    from kbackup.verify.against import against_source  # noqa: PLC0415
+    from kbackup.verify.against_source import verify_against_source  # noqa: PLC0415
 
     settings, stop = at.session.settings, at.session.stop.event
     environment = Environment.of(settings, find_java)
     if against == "source":
-        known = at.known()
-        at.tell(against_source(settings, environment, known, at.summary, stop, is_strict=is_strict))
+        rows = verify_against_source(
+            settings, environment, at.known(), at.summary, stop, is_strict=is_strict
+        )
     else:
-        at.tell(against_target(settings, environment, at.summary, stop))
+        rows = verify_against_target(settings, environment, at.summary, stop)
+    at.tell(rows)
 
 
 def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:  # what shows a result is imported when there is one: ``--help
     from kbackup.naming.renaming import Asked
     from kbackup.pipeline.views import ReadOptions
     from kbackup.records import TopicPartition
+    from kbackup.runs.backup_state import BackupState
     from kbackup.runs.context import Stop
-    from kbackup.runs.known import BackupState
     from kbackup.runs.report import HeldUp, Summary
     from kbackup.runs.status import Words
     from kbackup.spark.java import Java
@@ -399,21 +399,21 @@ class OpenedBackup:
 
         *if_allowed*, do without where this principal may not read it; else that is an error.
         """
-        from kbackup.runs import known  # noqa: PLC0415
+        from kbackup.runs import backup_state  # noqa: PLC0415
 
-        read = known.read_if_allowed if if_allowed else known.read
+        read = backup_state.read_if_allowed if if_allowed else backup_state.read
         return read(self.store, self.layout, self.clock, asked or self.asked)
 
     def held_up(self, said: "BackupState") -> "dict[TopicPartition, HeldUp]":
         """Return what open transactions held up of the topics that the command is about."""
-        from kbackup.runs import known  # noqa: PLC0415
+        from kbackup.runs import backup_state  # noqa: PLC0415
 
         topics = self.asked.topics(said.names)
 
         def reached(where: "TopicPartition") -> int | None:
             return said.ledger(where).reached()
 
-        return known.held_up(self.store, self.layout, reached, topics, self.asked.partitions)
+        return backup_state.held_up(self.store, self.layout, reached, topics, self.asked.partitions)
 
     def tell(self, events: "Iterable[Plain]") -> None:
         """Report all *events*."""

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from kbackup import plugins
-from kbackup.config import checks, known, selection, sources, transforms
+from kbackup.config import checks, foreign_names, selection, sources, transforms
+from kbackup.config.foreign_names import RefusedProperty, is_slip_in_family, refusals_of
 from kbackup.config.issues import (
     DEFAULT,
     ConfigIssue,
@@ -18,7 +19,6 @@ from kbackup.config.issues import (
     to_error,
     warning,
 )
-from kbackup.config.known import RefusedProperty, refusals_of
 from kbackup.config.layout import CONNECTORS_EXTRACTOR
 from kbackup.config.property import (
     CONVERTING,
@@ -159,8 +159,8 @@ class ConfigValidator:
         if "sink" in self.sides:
             self.issues += checks.dead_letters(self.given)
             self.issues += checks.header_text(self.given)
-        clients = {name: one for name, one in usable.items() if known.is_client_property(name)}
-        kafka = known.translate(clients)
+        clients = {n: one for n, one in usable.items() if foreign_names.is_client_property(n)}
+        kafka = foreign_names.translate(clients)
         self._take(kafka.issues, kafka.without_effect)
         self.issues += checks.logins(self.given, kafka.properties)
         renames = self._renames(usable)
@@ -267,13 +267,13 @@ class ConfigValidator:
                 self.used.append(name)
             elif name in BY_NAME and value.origin.kind == "env":
                 self.without_effect.append(name)  # exported for the commands that have the option
-            elif known.is_known(name) and not known.is_slip_in_family(name, self.given):
+            elif foreign_names.is_known(name) and not is_slip_in_family(name, self.given):
                 self.without_effect.append(name)
             else:
                 unknown += 1
                 why, do = "no such property; it has no effect", ""
                 if unknown <= _NEAREST_MAX:
-                    why, do = known.nearest(name)
+                    why, do = foreign_names.nearest(name)
                 what = f"{short(name)} ({value.origin})"
                 origin = str(value.origin)
                 self.issues.append(
@@ -292,7 +292,7 @@ class ConfigValidator:
                 continue
             is_looked_up = issue.do != ""
             if given.origin.file not in self.connectors or (
-                is_looked_up and known.is_slip(issue.name)
+                is_looked_up and foreign_names.is_slip(issue.name)
             ):
                 self.issues[at] = replace(
                     issue,
@@ -320,7 +320,7 @@ class ConfigValidator:
             return "sink" in self.sides or ("restore" in self.sides and self.connector != "sink")
         # where a restore stands is asked from any host, which need not reach its cluster
         talks = not self.sides.isdisjoint(KAFKA) and self.command not in NAMING - KAFKA
-        return known.is_client_property(name) and talks
+        return foreign_names.is_client_property(name) and talks
 
     def narrowing(self) -> Iterator[str]:
         """Yield the variables that choose the command's records, or their topics."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from kbackup.config import files, known
+from kbackup.config import files, foreign_names
 from kbackup.config.issues import (
     MASK,
     ConfigIssue,
@@ -392,9 +392,9 @@ def _add_variables(merged: Merged, environ: Mapping[str, str]) -> None:
         if not given.startswith(VARIABLES) or given in READ_ELSEWHERE:
             continue
         origin = Origin("env", given)
-        name = known.name_of_variable(given)
+        name = foreign_names.name_of_variable(given)
         if name is None:
-            why, do = known.nearest_variable(given)
+            why, do = foreign_names.nearest_variable(given)
             merged.issues.append(
                 ConfigIssue("warning", "unknown_name", given, str(origin), given, why, do)
             )

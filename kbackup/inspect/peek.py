@@ -36,7 +36,7 @@ from kbackup.naming import OFFSET_MAX, PARTITION_MAX, Layout
 from kbackup.naming.renaming import Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import UNKNOWN, Facts, TimestampType, TopicPartition
-from kbackup.runs.known import NOTHING, BackupState, list_as_stored
+from kbackup.runs.backup_state import NOTHING, BackupState, list_as_stored
 from kbackup.stores import Store, at_versions, side_by_side
 
 Shown = str | dict[str, str] | None

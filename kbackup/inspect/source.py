@@ -57,7 +57,7 @@ from kbackup.records import (
     TopicIdentity,
     TopicPartition,
 )
-from kbackup.runs import known, wiring
+from kbackup.runs import backup_state, wiring
 from kbackup.runs.inventory import Inventory, listed
 from kbackup.stores import StoreSettings, open_store
 
@@ -270,7 +270,7 @@ class Found:
         """
         place, options = wiring.store_settings(settings), wiring.reading(settings)
         store = open_store(place)
-        said = known.read(store, wiring.layout(settings), SystemClock(), settings.asked)
+        said = backup_state.read(store, wiring.layout(settings), SystemClock(), settings.asked)
         found = Inventory(settings, store, listed(settings, store, settings.topics, said), said)
         topics = list(chosen(found.topics()))
         sets, facts = dict[TopicPartition, Sequence[FileSet]](), dict[str, Facts]()

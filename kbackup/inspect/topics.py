@@ -36,8 +36,7 @@ from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
-from kbackup.runs.history import Estimate
-from kbackup.runs.known import (
+from kbackup.runs.backup_state import (
     NOTHING,
     REMOVED_SINCE,
     BackupState,
@@ -45,6 +44,7 @@ from kbackup.runs.known import (
     list_as_stored,
     removed_since,
 )
+from kbackup.runs.history import Estimate
 from kbackup.runs.report import Summary
 from kbackup.stores import READABLE, Archive, Store, Tier, at_versions, side_by_side
 
@@ -275,7 +275,7 @@ def topics(
     Costs one listing, of the named topics only where there are any; with *deep* one more look at
     the last object of each partition, where it ends.  Foreign objects are named as warnings.
     *captures* say where consumer groups stood; None: that is not asked for.  *as_of_ms* is as of
-    `kbackup.runs.known.as_of`.
+    `kbackup.runs.backup_state.as_of`.
 
     Yields:
         Warnings, then the partitions, by topic and number, each with its coverage where that is

@@ -18,9 +18,9 @@ from kbackup.kafka import Cluster, deletes_older_than
 from kbackup.naming import View
 from kbackup.naming.renaming import rename
 from kbackup.records import TopicIdentity
-from kbackup.runs import known, wiring
+from kbackup.runs import backup_state, wiring
+from kbackup.runs.backup_state import BackupState
 from kbackup.runs.context import Agree, confirm
-from kbackup.runs.known import BackupState
 from kbackup.runs.report import Summary
 from kbackup.stores import Store
 
@@ -134,7 +134,7 @@ def settle(
         RefusedError: If nobody agreed.
     """
     layout = wiring.layout(settings)
-    said = known.read(store, layout, clock, settings.asked)
+    said = backup_state.read(store, layout, clock, settings.asked)
     found = list(_found(settings, cluster, said))
     for one in found:
         yield from _shown(one)

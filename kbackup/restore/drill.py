@@ -36,13 +36,13 @@ from kbackup.events import Ended, Tell
 from kbackup.kafka import Topic
 from kbackup.naming.renaming import Rename, matching
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.against import against_target
+from kbackup.restore.against_target import verify_against_target
 from kbackup.restore.configs import COPY_CONFIG
 from kbackup.restore.groups import Applied, GroupsAsked, GroupsRun, GroupTranslated, captured_of
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.restored import why_spread
 from kbackup.restore.run import RestoreRun
-from kbackup.runs import history, known, wiring
+from kbackup.runs import backup_state, history, wiring
 from kbackup.runs.context import Environment, Stop
 from kbackup.runs.history import Estimate
 from kbackup.runs.inventory import Inventory, listed, newest
@@ -92,7 +92,7 @@ class DrillSample:
     @classmethod
     def of(cls, settings: Settings, store: Store, clock: Clock, most: int | None) -> "DrillSample":
         """Take stock of a backup, and choose; *most* is as of `DrillAsked.sample_bytes`."""
-        said = known.read(store, wiring.layout(settings), clock, settings.asked)
+        said = backup_state.read(store, wiring.layout(settings), clock, settings.asked)
         found = listed(settings, store, settings.topics, said)
         every = Inventory(settings, store, found, said)
         sets: dict[str, list[FileSet]] = {}
@@ -342,7 +342,7 @@ class DrillRun:
             self._set_groups(sample)
         self._phases.enter("comparison")
         beside = Summary(summary.run, summary.command)
-        compared = against_target(
+        compared = verify_against_target(
             sample.settings, environment, beside, self._stop.event, sample.inventory
         )
         for row in compared:

@@ -57,7 +57,7 @@ from kbackup.restore.routing import RecordRoutes
 from kbackup.restore.target import asked, begin
 from kbackup.restore.translate import GroupView, Learned, NotReachedError
 from kbackup.restore.watch import BUCKET, Ready, RestoreNews, stamps
-from kbackup.runs import known
+from kbackup.runs import backup_state
 from kbackup.runs.context import Agree, RunContext
 from kbackup.runs.following import Asides, Pauses, Subject, aside_told, place_of, turns
 from kbackup.runs.inventory import Inventory, listed
@@ -93,7 +93,7 @@ class Following:
         self._success: float | None = None
         self._visits, self._is_first = 0, True
         self._asked = set[str]()  # the targets that the cluster has allowed
-        self._looked: known.Looked = {}
+        self._looked: backup_state.Looked = {}
         self._routes: RecordRoutes | None = None
         if choose_topics(settings.transforms):
             self._routes = RecordRoutes(settings, store)
@@ -132,7 +132,7 @@ class Following:
         cluster = self._reach()
         if self._groups is not None:
             self._groups.look()
-        said = known.read_topics(self._store, self._layout, self._environment.clock)
+        said = backup_state.read_topics(self._store, self._layout, self._environment.clock)
         found = listed(self._settings, self._store, self._settings.topics, said)
         stamped = stamps(found, said)
         names = self._news.names(stamped)
@@ -206,7 +206,7 @@ class Following:
     ) -> None:
         clock, settings = self._environment.clock, self._settings
         check_idle(cluster, self._frame.group)
-        said = known.read(self._store, self._layout, clock, Asked(due))
+        said = backup_state.read(self._store, self._layout, clock, Asked(due))
         self._news.read(said)
         begun = clock.ms() / 1000 if self._is_first else None
         found = listed(settings, self._store, due, said, self._looked)

@@ -17,9 +17,9 @@ from kbackup.restore.job import KEEPS_CODECS, ORDER, PartitionMap, RestoreUnit, 
 from kbackup.restore.resume import Remaining, ResumeState, remaining, resumed
 from kbackup.restore.routing import RecordRoutes, Share, routed_from
 from kbackup.runs import wiring
+from kbackup.runs.backup_state import REMOVED_SINCE, removed_since
 from kbackup.runs.context import Agree, confirm
 from kbackup.runs.inventory import Inventory
-from kbackup.runs.known import REMOVED_SINCE, removed_since
 from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
 
 

@@ -1,7 +1,8 @@
 """Find what one restore has written, by its positions, its rows of translation and the backup.
 
-Whoever asks afterwards, `kbackup.restore.groups` for offsets and `kbackup.restore.against` for the
-records themselves, finds the restore as a run of it would: by its group, its renaming, its window.
+Whoever asks afterwards, `kbackup.restore.groups` for offsets and
+`kbackup.restore.against_target` for the records themselves, finds the restore as a run of it would:
+by its group, its renaming, its window.
 """
 
 from collections import defaultdict
@@ -31,7 +32,7 @@ from kbackup.records import Span, TopicPartition, replaced
 from kbackup.restore import target
 from kbackup.restore.job import PartitionMap, RestoreJob, RestoreUnit
 from kbackup.restore.transform import RecordFilter
-from kbackup.runs import known, wiring
+from kbackup.runs import backup_state, wiring
 from kbackup.runs.inventory import Inventory, listed
 from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
 from kbackup.stores import Store
@@ -119,7 +120,7 @@ class Restored:
         layout = wiring.layout(settings)
         backup = identity.read(store, layout, wiring.address(settings).address)
         if inventory is None:
-            said = known.read(store, layout, clock, settings.asked)
+            said = backup_state.read(store, layout, clock, settings.asked)
             catalog = listed(settings, store, settings.topics, said)
         else:
             said, catalog = inventory.known, inventory.catalog

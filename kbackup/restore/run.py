@@ -25,7 +25,7 @@ from kbackup.restore.schemas import TargetSchemas
 from kbackup.restore.target import asked, begin
 from kbackup.restore.task import bytes_as_stored
 from kbackup.restore.watch import RestoreNews
-from kbackup.runs import history, known, wiring
+from kbackup.runs import backup_state, history, wiring
 from kbackup.runs.context import Agree, Environment, RunContext, Stop
 from kbackup.runs.dead_letters import ensure_topic
 from kbackup.runs.history import of_stored
@@ -185,7 +185,7 @@ class RestoreRun:
         if self._rehearsal is not None:
             return self._rehearsal.inventory
         # whoever holds the lock may write beside the ledger: that it may not be read is no design
-        read = known.read_if_allowed if settings.no_lock else known.read
+        read = backup_state.read_if_allowed if settings.no_lock else backup_state.read
         said = read(store, layout, self._frame.environment.clock, settings.asked)
         found = listed(settings, store, settings.topics, said)
         self._news.listed(found)

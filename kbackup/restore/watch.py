@@ -21,8 +21,8 @@ from kbackup.restore.checks import APPEND_TIME
 from kbackup.restore.plan import PlannedTopic
 from kbackup.restore.progress import RestoreProgress, skipped
 from kbackup.restore.resume import LEFT_OUT
+from kbackup.runs.backup_state import REMOVED_SINCE, BackupState, held_up
 from kbackup.runs.context import RunContext
-from kbackup.runs.known import REMOVED_SINCE, BackupState, held_up
 from kbackup.stores import Store
 
 BUCKET: Final = ""

@@ -24,7 +24,7 @@ from kbackup.errors import StoreError
 from kbackup.naming.renaming import LeftOut
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import wiring
-from kbackup.runs.known import BackupState, Looked, as_of, list_as_stored, within
+from kbackup.runs.backup_state import BackupState, Looked, as_of, list_as_stored, within
 from kbackup.stores import (
     ObjectHead,
     RememberedHeads,

@@ -30,7 +30,7 @@ from kbackup.errors import ConfigurationError, CorruptObjectError, KbackupError,
 from kbackup.events import Ended, PartitionRow, to_json
 from kbackup.naming import Layout, place_of
 from kbackup.naming.renaming import Asked
-from kbackup.runs import history, known
+from kbackup.runs import backup_state, history
 from kbackup.runs.context import Periodic, RunCommand, RunContext
 from kbackup.runs.history import LastRun, PastRun, Proof, RunRecord
 from kbackup.runs.status import RESTORE, SINK, ThisRestore, Words, status
@@ -385,7 +385,7 @@ class Watched:
         )
 
     def _stored(self) -> dict[str, Stored]:
-        found = known.read(self.store, self.layout, self.clock, self.asked)
+        found = backup_state.read(self.store, self.layout, self.clock, self.asked)
         return {topic: _sums(ledger) for topic, ledger in sorted(found.ledgers.items())}
 
     def _recipients(self) -> int | None:

@@ -36,8 +36,8 @@ from kbackup.naming.renaming import EXCLUDES_NOTHING, UNROUTED, Asked, Routes
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
+from kbackup.runs.backup_state import listed
 from kbackup.runs.history import Estimate, of_sink
-from kbackup.runs.known import listed
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport, Row, Summary
 from kbackup.sink.plan import SinkPartitionPlan, SinkPlan, next_keys
 from kbackup.sink.start import Inherited

@@ -67,9 +67,9 @@ from kbackup.naming import Layout
 from kbackup.naming.renaming import Asked
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
+from kbackup.runs.backup_state import BackupState, Looked, list_as_stored
 from kbackup.runs.context import Stop
 from kbackup.runs.history import Estimate, of_stored
-from kbackup.runs.known import BackupState, Looked, list_as_stored
 from kbackup.runs.report import Summary
 from kbackup.stores import Served, Store, at_versions
 

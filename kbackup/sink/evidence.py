@@ -15,7 +15,7 @@ from kbackup.formats import FormatOptions
 from kbackup.kafka import Position
 from kbackup.naming import INDEX_EXTENSION, UPLOAD_DATE, DatedLayout, Layout, ObjectKey, View
 from kbackup.records import UNKNOWN, Facts, Rotation, Span, TopicIdentity, TopicPartition, joined
-from kbackup.runs.known import NOTHING, BackupState, with_objects
+from kbackup.runs.backup_state import NOTHING, BackupState, with_objects
 from kbackup.runs.position import SinkPosition
 from kbackup.sink.keep import from_on, named, pointed_to
 from kbackup.sink.start import (

@@ -47,10 +47,10 @@ from kbackup.errors import (
 from kbackup.events import INLINE, Plain
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
-from kbackup.runs import history, known, wiring
+from kbackup.runs import backup_state, history, wiring
+from kbackup.runs.backup_state import BackupState
 from kbackup.runs.context import Agree, Stop, confirm
 from kbackup.runs.history import Estimate, of_stored
-from kbackup.runs.known import BackupState
 from kbackup.runs.locks import RunLock, all_locked, lost_lock, store_clock
 from kbackup.runs.locks import prefix as lock_prefix
 from kbackup.runs.report import Summary
@@ -206,7 +206,7 @@ class ExpireRun:
             self._lock = held
             if held is not None:
                 held.check_no_restore()
-                names = known.read_topics(self._store, self._layout, self._clock).topics
+                names = backup_state.read_topics(self._store, self._layout, self._clock).topics
                 if left := held.claim(settings.asked.topics(names)):
                     raise all_locked(left)
             self._begun_ms = self._now_ms()
@@ -229,7 +229,7 @@ class ExpireRun:
 
     def _plan(self, now_ms: int) -> list[_Partition]:
         settings, asked = self._settings, self._asked
-        said = known.read(self._store, self._layout, self._clock, settings.asked)
+        said = backup_state.read(self._store, self._layout, self._clock, settings.asked)
         for issue in () if asked.is_undo else said.all_damage():  # it may say that a mark is undone
             raise CorruptObjectError(issue.what, issue.why, issue.do, key=issue.what)
         listed = listing.list_backup(

@@ -32,10 +32,10 @@ from kbackup.kafka import Cluster
 from kbackup.naming import Layout, Place
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
-from kbackup.runs import known, wiring
+from kbackup.runs import backup_state, wiring
+from kbackup.runs.backup_state import BackupState
 from kbackup.runs.context import Environment, RunContext, Stop
 from kbackup.runs.history import Estimate
-from kbackup.runs.known import BackupState
 from kbackup.runs.locks import RunLock, all_locked
 from kbackup.runs.report import Summary
 from kbackup.sink import accounting, schemas
@@ -287,7 +287,7 @@ class _Planner:
     def _of(self, name: str) -> tuple[BackupState, Catalog]:
         if name not in self._known:
             layout = wiring.layout(self.settings)
-            said = known.read(self.store, layout, self.environment.clock, Asked([name]))
+            said = backup_state.read(self.store, layout, self.environment.clock, Asked([name]))
             options = wiring.format_options(self.settings)
             self._known[name] = (
                 said,

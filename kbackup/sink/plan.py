@@ -21,10 +21,10 @@ from kbackup.naming import OFFSET_MAX, ObjectKey, View, check_topic
 from kbackup.naming.renaming import NOTHING_LEFT, Asked, LeftOut, Routes
 from kbackup.partitioners import Partitioner
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
-from kbackup.runs import history, known, wiring
+from kbackup.runs import backup_state, history, wiring
+from kbackup.runs.backup_state import NOTHING, BackupState
 from kbackup.runs.context import RunContext
 from kbackup.runs.history import Selection
-from kbackup.runs.known import NOTHING, BackupState
 from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import HeldUp
 from kbackup.sink.evidence import gather
@@ -505,7 +505,7 @@ class _Planner:
         logs = cluster.spans(wheres)
         if likely is not None and any(_waits(logs[at], committed.get(at)) for at in wheres):
             likely()
-        said = known.read_topics(self.store, wiring.layout(settings), self.clock)
+        said = backup_state.read_topics(self.store, wiring.layout(settings), self.clock)
         held_up = self._held_up(logs, ends)
         evidence = {
             where: replace(

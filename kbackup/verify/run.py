@@ -57,8 +57,8 @@ from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicIdentity, TopicPartition
-from kbackup.runs import known
-from kbackup.runs.known import NOTHING, BackupState
+from kbackup.runs import backup_state
+from kbackup.runs.backup_state import NOTHING, BackupState
 from kbackup.runs.locks import STALE_S, Holder
 from kbackup.runs.report import HeldUp, Summary
 from kbackup.spark import engine
@@ -471,7 +471,7 @@ class Mending:
         What can still be read of it is kept, also of objects that are not there: they are missing
         until someone accepts that.  If no topic is there, it raises `IncompleteBackupError`.
         """
-        said = known.read(self.store, self.layout, self.clock, self.asked)
+        said = backup_state.read(self.store, self.layout, self.clock, self.asked)
         found = self._listed()
         there = {*found.topics(), *said.names}
         topics = [name for name in self.asked.topics(there) if name in there]
@@ -496,7 +496,7 @@ class Mending:
         A topic that is named and not there, or not asked for, raises `ConfigurationError`.
         """
         yield from self.rebuild(only_new=True)  # what has no ledger has nowhere to enter it
-        said = known.read(self.store, self.layout, self.clock, self.asked)
+        said = backup_state.read(self.store, self.layout, self.clock, self.asked)
         found = self._listed()
         there = sorted({*found.topics(), *said.names})
         for where, span in acceptance.ranges:
@@ -540,7 +540,7 @@ class Mending:
             had = {one.key: one for one in said if one.kind == OBJECT}
             again = (
                 one.instead_of(had[one.key]) if one.key in had else one
-                for one in known.listed(self.store, found, topic, there, has_times=has_times)
+                for one in backup_state.listed(self.store, found, topic, there, has_times=has_times)
             )
             return table([*kept, *again], OBJECTS)
 

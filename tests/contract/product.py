@@ -53,7 +53,7 @@ from kbackup.partitioners.extractors import TimestampExtractor
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import HEADER, SCHEMA, Span, TopicPartition
 from kbackup.restore.run import RestoreRun
-from kbackup.runs import known
+from kbackup.runs import backup_state
 from kbackup.runs.context import Environment, Stop
 from kbackup.runs.report import Summary
 from kbackup.sink.copy import CopyRun
@@ -89,7 +89,7 @@ from kbackup.testing import (
 from kbackup.testing.files import samples, written
 from kbackup.testing.values import VALUES
 from kbackup.transforms import Transform
-from kbackup.verify.against import against_source
+from kbackup.verify.against_source import verify_against_source
 from kbackup.verify.run import Notes, verify
 from kbackup.verify.task import verify_task
 
@@ -167,7 +167,7 @@ __all__ = [
     "Uploads",
     "View",
     "Writer",
-    "against_source",
+    "backup_state",
     "checks",
     "choose",
     "clusters",
@@ -178,7 +178,6 @@ __all__ = [
     "extractors",
     "formats",
     "json_values",
-    "known",
     "metadata_of",
     "open_bytes",
     "open_store",
@@ -190,6 +189,7 @@ __all__ = [
     "samples",
     "to_json",
     "verify",
+    "verify_against_source",
     "verify_task",
     "written",
 ]

@@ -10,7 +10,7 @@ from tests.contract.product import ROOT, plugins
 
 _KNOWN: Final = {
     # as an operator writes them, without a prefix
-    "config/known.py": {"schemas.enable"},
+    "config/foreign_names.py": {"schemas.enable"},
     "testing/stores.py": {"kbackup.stores.memory"},  # a store for tests is what it is about
 }
 """What is named elsewhere, and why it may be."""
@@ -19,7 +19,7 @@ _KNOWN_PLUGINS: Final = {
     # the defaults are kbackup's choice, not a plugin's
     "config/layout.py": {"avro", "parquet", "wallclock"},
     # Connect's converters of headers, which are no plugins here
-    "config/known.py": {"StringConverter"},
+    "config/foreign_names.py": {"StringConverter"},
     # topics get their other names before anything is planned
     "config/transforms.py": {"RegexRouter", "regex_router"},
     # an encoding of values, which converters and formats share

@@ -38,13 +38,13 @@ from tests.contract.product import (
     Summary,
     SystemClock,
     TopicPartition,
-    against_source,
+    backup_state,
     earlier,
-    known,
     open_store,
     put_bytes,
     to_json,
     verify,
+    verify_against_source,
     verify_task,
 )
 from tests.contract.test_encrypted import Everything
@@ -141,7 +141,7 @@ class Locked:
         store = open_store(settings)
         told = verify(
             store, layout, options, Summary("v", "restore verify"), now=SystemClock().now(),
-            notes=Notes(known.read(store, layout, SystemClock())),
+            notes=Notes(backup_state.read(store, layout, SystemClock())),
             read=partial(verify_task, settings, options, channel=SilentLine()) if deep else None,
         )  # fmt: skip
         return {one.key for one in told if isinstance(one, Finding)}
@@ -507,13 +507,13 @@ def test_what_was_overwritten_is_compared_as_it_was_stored(
     attacked: Attacked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where digests do not show at once that the source has the same."""
-    monkeypatch.setattr("kbackup.verify.against._METHODS", ())
+    monkeypatch.setattr("kbackup.verify.against_source._METHODS", ())
     settings = load("against", bootstrap_servers="h:1", s3_bucket_name=attacked.bucket).settings
     environment = Environment(attacked.kafka, attacked.store(), InThreads(), SystemClock())  # type: ignore[arg-type]
-    said = known.read(open_store(attacked.store()), Layout(), SystemClock())
+    said = backup_state.read(open_store(attacked.store()), Layout(), SystemClock())
     summary = Summary("r", "restore verify")
 
-    (row,) = against_source(settings, environment, said, summary, Event())
+    (row,) = verify_against_source(settings, environment, said, summary, Event())
 
     assert (0, 50) == (summary.finish().exit_code, row.records)
 

@@ -26,8 +26,8 @@ from tests.contract.product import (
     Stop,
     Summary,
     SystemClock,
+    backup_state,
     checks,
-    known,
     open_store,
     to_json,
     verify,
@@ -182,7 +182,7 @@ class Bench:
         summary = Summary("a-run", "restore verify")
         found = verify(
             store, layout, options, summary, now=SystemClock().now(),
-            notes=Notes(known.read(store, layout, SystemClock())),
+            notes=Notes(backup_state.read(store, layout, SystemClock())),
             read=lambda units: verify_task(self.store, options, units, SilentLine()),
         )  # fmt: skip
         assert [] == [one for one in found if isinstance(one, Finding)]

@@ -20,7 +20,7 @@ from kbackup.batches import LEAST_BYTES
 from kbackup.catalog import merging, reading
 from kbackup.cli import root
 from kbackup.config.files import FILE_BYTES_MAX
-from kbackup.config.known import REFUSALS
+from kbackup.config.foreign_names import REFUSALS
 from kbackup.formats import parquet_records
 from kbackup.kafka import reader, writer
 from kbackup.kafka.reader import BATCH_BYTES, FETCH_BYTES

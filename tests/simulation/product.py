@@ -59,8 +59,8 @@ from kbackup.restore import task as restore_task
 from kbackup.restore.resume import Remaining, ResumeState
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import locks, wiring
+from kbackup.runs.backup_state import read as read_known
 from kbackup.runs.context import BEAT_S, Environment, Periodic, Stop, linked
-from kbackup.runs.known import read as read_known
 from kbackup.runs.locks import RunLock
 from kbackup.runs.locks import holders as lock_holders
 from kbackup.runs.position import RestorePosition, RestoreSource, SinkPosition

@@ -10,7 +10,7 @@ from kbackup.formats import FormatOptions
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL
 from kbackup.pipeline.views import ReadOptions
-from kbackup.runs import known, locks
+from kbackup.runs import backup_state, locks
 from kbackup.runs.context import Stop
 from kbackup.runs.report import Summary
 from kbackup.sink.copy import CopyRun
@@ -31,7 +31,7 @@ def verified(store: Store, layout: Layout) -> Summary:
     """Return the summary of a shallow verify."""
     clock, summary = SystemClock(), Summary("r", "restore verify")
     notes = Notes(
-        known.read(store, layout, clock),
+        backup_state.read(store, layout, clock),
         locks.holders(store, layout, "sink"),
         SchemaIndex.read(store, layout),
         {},

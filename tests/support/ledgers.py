@@ -11,7 +11,7 @@ from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, TopicEntry, stored, tab
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
-from kbackup.runs import known
+from kbackup.runs import backup_state
 from kbackup.runs.report import Summary
 from kbackup.verify.run import Mending, Notes
 from tests.support.hand_clock import HandClock
@@ -60,7 +60,7 @@ def mending(backup: Backup) -> Mending:
 
 def by_ledger(backup: Backup, *, deep: bool = False) -> Verified:
     """What a verify says of a backup, which goes by the ledger in its bucket."""
-    notes = Notes(known.read(backup.store, backup.layout, CLOCK))
+    notes = Notes(backup_state.read(backup.store, backup.layout, CLOCK))
     return Verified(backup, deep=deep, notes=notes)
 
 

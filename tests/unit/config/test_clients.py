@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kbackup.config import known
+from kbackup.config import foreign_names
 from kbackup.config.issues import Origin, Value
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -79,7 +79,7 @@ def test_a_java_property_is_said_in_librdkafkas_words(
     name: str, text: str, expected: dict[str, str]
 ) -> None:
     """A connector's client settings work unchanged."""
-    found = known.translate({name: Value(text, Origin("option"))})
+    found = foreign_names.translate({name: Value(text, Origin("option"))})
 
     assert [] == found.issues
     assert expected == found.properties["consumer"]
@@ -106,7 +106,7 @@ def test_a_java_property_is_said_in_librdkafkas_words(
 )
 def test_what_cannot_be_said_is_refused_with_a_way_out(name: str, text: str, says: str) -> None:
     """No client setting is dropped in silence."""
-    [issue] = known.translate({name: Value(text, Origin("option"))}).issues
+    [issue] = foreign_names.translate({name: Value(text, Origin("option"))}).issues
 
     assert "error" == issue.level
     assert name == issue.name
@@ -115,7 +115,7 @@ def test_what_cannot_be_said_is_refused_with_a_way_out(name: str, text: str, say
 
 def test_the_nearer_name_wins() -> None:
     """The more specific prefix wins: one client's, then kafka., then the plain name."""
-    found = known.translate(
+    found = foreign_names.translate(
         {
             name: Value(text, Origin("option"))
             for name, text in {
@@ -133,7 +133,7 @@ def test_the_nearer_name_wins() -> None:
 
 def test_user_and_password_stand_before_a_jaas_config() -> None:
     """An explicit user name and password win over a JAAS configuration."""
-    found = known.translate(
+    found = foreign_names.translate(
         {
             "sasl.username": Value("plain", Origin("option")),
             "sasl.jaas.config": Value(f"{PLAIN} required username=u password=p;", Origin("option")),
@@ -147,7 +147,7 @@ def test_what_has_no_effect_is_named() -> None:
     """Settings that only Java knows are listed and not passed on."""
     name = "consumer.override.max.poll.records"
 
-    assert [name] == known.translate({name: Value("5", Origin("option"))}).without_effect
+    assert [name] == foreign_names.translate({name: Value("5", Origin("option"))}).without_effect
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_what_has_no_effect_is_named() -> None:
 )
 def test_only_kafkas_properties_go_to_its_clients(name: str, expected: bool) -> None:
     """kbackup's own properties are not passed to the client."""
-    assert expected == known.is_client_property(name)
+    assert expected == foreign_names.is_client_property(name)
 
 
 @pytest.mark.parametrize("is_installed", [True, False])
@@ -176,7 +176,7 @@ def test_the_extra_for_msk_is_looked_for(
     for name in [name for name in sys.modules if name.startswith("aws_msk_iam_sasl_signer")]:
         monkeypatch.delitem(sys.modules, name)
 
-    found = known.translate({"sasl.mechanism": Value("AWS_MSK_IAM", Origin("option"))})
+    found = foreign_names.translate({"sasl.mechanism": Value("AWS_MSK_IAM", Origin("option"))})
 
     assert ({"sasl.mechanisms": "AWS_MSK_IAM"}, is_installed) == (
         found.properties["admin"],

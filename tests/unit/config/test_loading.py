@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kbackup import config, plugins
 from kbackup.config import loading
-from kbackup.config.known import NO_EFFECT, REFUSALS
+from kbackup.config.foreign_names import NO_EFFECT, REFUSALS
 from kbackup.config.loading import Command
 from kbackup.config.property import KAFKA
 from kbackup.errors import ConfigurationError

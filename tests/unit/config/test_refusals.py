@@ -3,7 +3,7 @@
 import pytest
 
 from kbackup.config import loading
-from kbackup.config.known import REFUSALS, refusals_of
+from kbackup.config.foreign_names import REFUSALS, refusals_of
 from tests.support.configurations import JSON, SINK, Write
 
 _HEADERS = "org.apache.kafka.connect."

@@ -20,7 +20,7 @@ from kbackup.errors import (
 )
 from kbackup.inspect.peek import peek, render
 from kbackup.pipeline.views import ReadOptions
-from kbackup.runs.known import BackupState
+from kbackup.runs.backup_state import BackupState
 from tests.support.json_lines import LINES
 
 

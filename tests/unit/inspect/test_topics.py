@@ -15,7 +15,7 @@ from kbackup.events import to_json
 from kbackup.inspect.topics import StoredPartition, topics
 from kbackup.naming.renaming import Asked
 from kbackup.pipeline.views import ReadOptions
-from kbackup.runs.known import BackupState
+from kbackup.runs.backup_state import BackupState
 from kbackup.testing import FaultyStore
 from tests.support.json_lines import LINES
 

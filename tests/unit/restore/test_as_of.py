@@ -16,8 +16,8 @@ from kbackup.errors import (
     RefusedError,
     TargetNotEmptyError,
 )
-from kbackup.runs import known, wiring
-from kbackup.runs.known import as_of
+from kbackup.runs import backup_state, wiring
+from kbackup.runs.backup_state import as_of
 from tests.support.configurations import WHOLE, load
 from tests.support.target import CrashError, Restoring
 
@@ -273,7 +273,7 @@ def test_only_an_operator_takes_the_stores_times_for_those_of_the_backup(
     assert files.main is not None
     dated = replace(files, main=replace(files.main, modified=5.0))
 
-    (row,) = known.listed(
+    (row,) = backup_state.listed(
         some.store, replace(found, sets={where: [dated]}), "orders", has_times=has_times
     )
 

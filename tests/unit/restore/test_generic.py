@@ -21,7 +21,7 @@ from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.restore.watch import Ready
 from kbackup.runs import wiring
-from kbackup.runs.known import NOTHING
+from kbackup.runs.backup_state import NOTHING
 from tests.support.target import CrashError, Restoring
 
 LINES = b'{"n":1}\n{"n":2}\n'

@@ -10,12 +10,12 @@ from kbackup import batches as batches_module
 from kbackup.batches import HEADER_BYTES, walk
 from kbackup.batches.decoding import decoded
 from kbackup.records import batch_bytes
-from kbackup.restore import against, transaction
+from kbackup.restore import against_target, transaction
 from kbackup.restore.transaction import Pace
 from tests.support.encoded import ZSTD, Sent, batch, sealed
 from tests.support.standby import Standby
 from tests.support.target import COPY, FakeTarget, KeepingTarget, Log, Restoring
-from tests.unit.restore.test_against import compared
+from tests.unit.restore.test_against_target import compared
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +84,7 @@ def test_a_copy_is_compared_in_its_batches(units: int, monkeypatch: pytest.Monke
     """Also where tasks share it, and where some were packed anew."""
     if units > 1:
         monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 20)
-        monkeypatch.setattr(against, "RECORDS_MOST", 30)
+        monkeypatch.setattr(against_target, "RECORDS_MOST", 30)
     of = backed_up()
     of.restore()
 
@@ -125,7 +125,7 @@ def test_a_record_that_a_copied_batch_lacks_is_named(at: int) -> None:
 def test_a_copy_that_was_made_by_records_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of its batches is one of the backup, nor do its transactions end where one does."""
     of = backed_up()
-    monkeypatch.setattr(against, "RECORDS_MOST", 30)
+    monkeypatch.setattr(against_target, "RECORDS_MOST", 30)
     with monkeypatch.context() as patch:
         patch.setattr(KeepingTarget, "new_writer", FakeTarget.new_writer)
         patch.setattr(transaction, "TRANSACTION_RECORDS", 20)

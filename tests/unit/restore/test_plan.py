@@ -21,8 +21,8 @@ from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Facts
 from kbackup.restore.plan import Planner, RestorePlan
 from kbackup.runs import wiring
+from kbackup.runs.backup_state import BackupState
 from kbackup.runs.inventory import Inventory
-from kbackup.runs.known import BackupState
 from kbackup.stores import Store, StoreSettings, Thaw
 from kbackup.stores.memory import MemoryStore
 from tests.support.frozen_store import UNTIL, FrozenStore

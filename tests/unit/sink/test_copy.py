@@ -18,7 +18,7 @@ from kbackup.events import Warned, to_json
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.records import TopicPartition
-from kbackup.runs import history, known
+from kbackup.runs import backup_state, history
 from kbackup.runs.context import Stop
 from kbackup.runs.report import Summary
 from kbackup.sink.expire import ExpireAsked, ExpireRun
@@ -209,12 +209,12 @@ def test_only_what_is_asked_for_is_copied(source: Source, target: Store) -> None
     copied(source.store, target, asked=Asked(["audit"]))
 
     assert ["audit"] == sorted({key.split("/")[1] for key in contents(target, "topics/")})
-    assert {"audit"} == known.read(target, LAYOUT, SystemClock()).names
+    assert {"audit"} == backup_state.read(target, LAYOUT, SystemClock()).names
     assert 0 == verified(target, LAYOUT).exit_code()
 
     copied(source.store, target, asked=Asked(["orders"], partitions=(1,)))
 
-    state = known.read(target, LAYOUT, SystemClock())
+    state = backup_state.read(target, LAYOUT, SystemClock())
     assert [1] == [*state.ledgers["orders"].partitions]
     assert 0 == verified(target, LAYOUT).exit_code()
 
@@ -312,7 +312,7 @@ def test_something_else_under_a_key_is_named_and_stays(source: Source, target: S
         "/".join(key.split("/")[1:3]) for key in there
     }
     assert [OBJECT] == [key for key in there if "orders/partition=0" in key]
-    state = known.read(target, LAYOUT, SystemClock())
+    state = backup_state.read(target, LAYOUT, SystemClock())
     assert {} == state.ledger(TopicPartition("orders", 0)).objects
     assert {} != state.ledger(TopicPartition("orders", 1)).objects
 
@@ -442,7 +442,7 @@ def test_what_the_source_has_lost_since_stays_in_the_copy(source: Source, target
 
 def test_what_was_removed_on_purpose_is_not_missing(source: Source, target: Store) -> None:
     """What was accepted in the source is accepted in the copy, whether it is there or not."""
-    state = known.read(source.store, LAYOUT, SystemClock())
+    state = backup_state.read(source.store, LAYOUT, SystemClock())
     row = state.ledger(TopicPartition("orders", 0)).objects[OBJECT]
     source.store.delete(OBJECT)
     there = topic_stream(source.store, LAYOUT, "orders", SystemClock())
@@ -498,7 +498,7 @@ def test_what_the_copy_has_expired_is_not_sent_again(source: Source, target: Sto
 
 def test_what_is_removed_meanwhile_is_not_missing(source: Source, target: Store) -> None:
     """The copy learns with the object's row that it was removed on purpose."""
-    state = known.read(source.store, LAYOUT, SystemClock())
+    state = backup_state.read(source.store, LAYOUT, SystemClock())
     row = state.ledger(TopicPartition("orders", 0)).objects[OBJECT]
 
     class Removing(Mortal):

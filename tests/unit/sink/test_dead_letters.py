@@ -17,7 +17,7 @@ from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.rows import BadRecord
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
-from kbackup.runs import known, wiring
+from kbackup.runs import backup_state, wiring
 from kbackup.runs.dead_letters import CONTEXT
 from kbackup.runs.report import Summary
 from kbackup.sink.job import SinkUnit
@@ -314,7 +314,7 @@ def test_verify_names_what_was_left_out_and_misses_nothing(
         one
         for one in verify(
             opened, Layout(), ReadOptions(), summary, now=datetime.now(UTC),
-            notes=Notes(known.read(opened, Layout(), SystemClock())),
+            notes=Notes(backup_state.read(opened, Layout(), SystemClock())),
         )
         if isinstance(one, Finding)
     ]  # fmt: skip

@@ -8,7 +8,7 @@ from backup_samples import Backup
 
 from kbackup.clock import SystemClock
 from kbackup.records import TopicPartition
-from kbackup.runs import known
+from kbackup.runs import backup_state
 from kbackup.verify.run import Notes
 from tests.support.fake_kafka import FakeKafka
 from tests.support.sinks import run_sink
@@ -35,7 +35,7 @@ def stored(tmp_path: Path, text: str, **given: Any) -> Backup:
 
 def rows(backup: Backup) -> dict[str, str | None]:
     """The digest of each object, by the ledger."""
-    said = known.read(backup.store, backup.layout, SystemClock())
+    said = backup_state.read(backup.store, backup.layout, SystemClock())
     ledger = said.ledger(TopicPartition("orders", 0))
     return {key: row.digest for key, row in ledger.objects.items()}
 
@@ -44,7 +44,7 @@ def rows(backup: Backup) -> dict[str, str | None]:
 def test_the_ledger_has_what_each_object_says(tmp_path: Path, text: str) -> None:
     """And full records agree with it, also where a transform has changed their headers."""
     backup = stored(tmp_path, text)
-    notes = Notes(known.read(backup.store, backup.layout, SystemClock()))
+    notes = Notes(backup_state.read(backup.store, backup.layout, SystemClock()))
 
     verified = Verified(backup, deep=True, notes=notes)
 

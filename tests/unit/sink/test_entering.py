@@ -16,8 +16,8 @@ from kbackup.naming import View
 from kbackup.naming.renaming import Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
-from kbackup.runs import known
-from kbackup.runs.known import BackupState
+from kbackup.runs import backup_state
+from kbackup.runs.backup_state import BackupState
 from kbackup.runs.position import SinkPosition
 from kbackup.sink.accounting import RunLedger, topic_settings
 from kbackup.sink.job import SinkUnit
@@ -75,7 +75,7 @@ def back_up(backup: Backup, first: int, end: int, views: tuple[Any, ...] = RECOR
 
 def read(backup: Backup) -> BackupState:
     """What the ledger says."""
-    return known.read(backup.store, backup.layout, SystemClock())
+    return backup_state.read(backup.store, backup.layout, SystemClock())
 
 
 def partition(backup: Backup) -> PartitionLedger:

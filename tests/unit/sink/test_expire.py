@@ -19,7 +19,7 @@ from kbackup.inspect.topics import PartitionCoverage, coverage
 from kbackup.naming.renaming import ALL
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Span
-from kbackup.runs import history, known
+from kbackup.runs import backup_state, history
 from kbackup.runs.context import Stop
 from kbackup.runs.history import Estimate
 from kbackup.runs.inventory import Inventory, listed
@@ -90,7 +90,7 @@ def keys(backup: Backup) -> list[str]:
 def read(backup: Backup) -> list[str]:
     """What a restore reads."""
     settings = load("restore", s3_bucket_name="b", bootstrap_servers="h:1").settings
-    said = known.read(backup.store, backup.layout, CLOCK)
+    said = backup_state.read(backup.store, backup.layout, CLOCK)
     found = Inventory(settings, backup.store, listed(settings, backup.store, (), said), said)
     return [files.id for files in found.covered(WHERE).sets]
 
@@ -104,7 +104,7 @@ def judged(backup: Backup, *, deep: bool = False) -> tuple[int, list[str]]:
 
 def drawn(backup: Backup) -> PartitionCoverage:
     """The map of the partition."""
-    said = known.read(backup.store, backup.layout, CLOCK)
+    said = backup_state.read(backup.store, backup.layout, CLOCK)
     found = said.left(listing.list_backup(backup.store, backup.layout, FormatOptions()))
     return coverage(WHERE, found.sets[WHERE], said.ledger(WHERE), found.keys)
 

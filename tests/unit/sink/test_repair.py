@@ -16,7 +16,7 @@ from kbackup.naming import Layout
 from kbackup.naming.renaming import Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
-from kbackup.runs.known import read
+from kbackup.runs.backup_state import read
 from kbackup.runs.report import Summary
 from kbackup.sink.maintenance import RepairRun
 from kbackup.sink.run import SinkRun

@@ -8,7 +8,7 @@ from kbackup.catalog import listing
 from kbackup.clock import SystemClock
 from kbackup.formats import FormatOptions
 from kbackup.naming import Layout
-from kbackup.runs import known
+from kbackup.runs import backup_state
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.fake_kafka import FakeKafka
 from tests.support.sinks import run_sink as sink
@@ -64,7 +64,7 @@ def test_a_first_run_that_failed_before_the_ledger_leaves_nothing_to_miss(
 
     second = sink(kafka, store, topics="orders", **ROUTER)
 
-    said = known.read(opened, Layout(), SystemClock())
+    said = backup_state.read(opened, Layout(), SystemClock())
     assert {"orders": "copy_of_orders"} == first["stored_as"] == second["stored_as"]
     assert ["copy_of_orders"] == list(said.topics)
     assert {"copy_of_orders"} == {where.topic for where in said.partitions()}
@@ -117,7 +117,7 @@ def test_a_restore_takes_a_copy_for_no_source(store: StoreSettings, opened: Stor
     kafka = FakeKafka()
     kafka.create("orders", 10)
     sink(kafka, store, topics="orders", **ROUTER)
-    said = known.read(opened, Layout(), SystemClock())
+    said = backup_state.read(opened, Layout(), SystemClock())
     cluster = kafka.cluster_id
 
     assert [True, False] == [said.watches(name, cluster) for name in ("orders", "copy_of_orders")]

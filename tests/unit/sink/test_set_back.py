@@ -14,8 +14,8 @@ from kbackup.naming import Layout
 from kbackup.naming.renaming import Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span
-from kbackup.runs import known
-from kbackup.runs.known import read_topics
+from kbackup.runs import backup_state
+from kbackup.runs.backup_state import read_topics
 from kbackup.stores.memory import MemoryStore
 from tests.support.bench import WHERE, Bench, leave_to_another_tool
 
@@ -354,7 +354,7 @@ def test_without_a_ledger_no_row_of_another_tool_s_directories_is_stored_twice(
 
 def shown(bench: Bench) -> list[int]:
     """The numbers of the records that a restore would write, in order of numbers."""
-    said = known.read(bench.store, Layout(), SystemClock(), Asked(["orders"]))
+    said = backup_state.read(bench.store, Layout(), SystemClock(), Asked(["orders"]))
     found = peek(bench.store, Layout(), ReadOptions(), "orders", count=1000, known=said)
     return sorted(json.loads(str(one["payload"]))["n"] for one in found)
 

@@ -13,7 +13,7 @@ from kbackup.clock import SystemClock
 from kbackup.errors import RefusedError
 from kbackup.kafka import Position
 from kbackup.pipeline.views import ReadOptions
-from kbackup.runs import known
+from kbackup.runs import backup_state
 from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import Summary
 from kbackup.verify.run import Mending, Notes
@@ -61,7 +61,7 @@ class Taken:
 
     def verified(self) -> int:
         """What `verify` ends with."""
-        notes = Notes(known.read(self.backup.store, self.backup.layout, SystemClock()))
+        notes = Notes(backup_state.read(self.backup.store, self.backup.layout, SystemClock()))
         return Verified(self.backup, notes=notes).exit_code
 
     def restored(self) -> list[bytes | None]:

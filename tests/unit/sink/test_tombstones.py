@@ -16,8 +16,8 @@ from kbackup.naming.renaming import Asked
 from kbackup.records import TopicPartition
 from kbackup.restore.checks import not_stored
 from kbackup.runs import wiring
-from kbackup.runs.known import BackupState
-from kbackup.runs.known import read as known_of
+from kbackup.runs.backup_state import BackupState
+from kbackup.runs.backup_state import read as known_of
 from kbackup.verify.run import Notes
 from tests.support.bench import leave_to_another_tool
 from tests.support.configurations import load

@@ -18,7 +18,7 @@ from kbackup.formats.log import LogFormat
 from kbackup.naming import View
 from kbackup.pipeline.rows import RecordsDigest
 from kbackup.records import Facts, Span, TopicPartition
-from kbackup.runs import known
+from kbackup.runs import backup_state
 from tests.support.encoded import Sent
 from tests.support.encoded import batch as packed
 from tests.support.ledgers import CLOCK, WHERE, backup_with_ledger, mending, verified
@@ -175,7 +175,7 @@ def test_a_ledger_that_is_rebuilt_has_the_digests() -> None:
 
     list(mending(backup).rebuild())
 
-    rows = known.read(backup.store, backup.layout, CLOCK).ledger(WHERE).objects
+    rows = backup_state.read(backup.store, backup.layout, CLOCK).ledger(WHERE).objects
     assert digests(range(10), range(10, 20)) == [rows[key].digest for key in keys]
     assert (0, []) == verified(backup, deep=True)
 

@@ -13,7 +13,7 @@ from record_samples import record_batches
 from kbackup.catalog.ledger.rows import PartitionLedger, TopicLedger
 from kbackup.naming import DatedLayout
 from kbackup.records import Span
-from kbackup.runs.known import BackupState
+from kbackup.runs.backup_state import BackupState
 from kbackup.testing import FaultyStore
 from kbackup.verify.run import Notes
 from tests.support.verified import LAYOUTS, Verified

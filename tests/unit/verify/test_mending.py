@@ -8,7 +8,7 @@ from kbackup.catalog.ledger.stream import topic_stream, topics_stream
 from kbackup.errors import ConfigurationError
 from kbackup.naming import TemplateLayout, View
 from kbackup.records import Facts, Span
-from kbackup.runs import known
+from kbackup.runs import backup_state
 from kbackup.verify.run import Acceptance
 from tests.support.ledgers import (
     CLOCK,
@@ -167,7 +167,7 @@ def test_a_damaged_ledger_is_reported_and_rebuilt_from_the_objects(folder: str) 
 
     assert ["ledger_rebuilt"] == [event.code for event in events]
     assert (0, []) == verified(backup)
-    said = known.read(backup.store, backup.layout, CLOCK)
+    said = backup_state.read(backup.store, backup.layout, CLOCK)
     assert ID == said.topics["orders"].identity
     rows = said.ledger(WHERE).objects
     assert {*keys} == {*rows}
@@ -182,13 +182,13 @@ def test_a_number_of_partitions_that_no_topic_has_is_damage(claimed: int) -> Non
     ledger = topics_stream(backup.store, backup.layout, CLOCK)
     ledger.rewrite(lambda _: table(topics, TOPICS))
 
-    before, said = verified(backup)[0], known.read(backup.store, backup.layout, CLOCK)
+    before, said = verified(backup)[0], backup_state.read(backup.store, backup.layout, CLOCK)
     list(mending(backup).rebuild())
 
     assert (7, {WHERE}) == (before, said.partitions())
     assert f"it gives orders {claimed} partitions" in said.damage[0].why
     assert (0, []) == verified(backup)
-    assert 1 == known.read(backup.store, backup.layout, CLOCK).topics["orders"].partitions
+    assert 1 == backup_state.read(backup.store, backup.layout, CLOCK).topics["orders"].partitions
 
 
 def test_a_rebuilt_ledger_still_misses_what_is_gone() -> None:
@@ -209,7 +209,7 @@ def test_a_topic_that_only_rows_about_its_objects_name_is_rebuilt_too() -> None:
 
     [*_] = mending(backup).rebuild()
 
-    said = known.read(backup.store, backup.layout, CLOCK)
+    said = backup_state.read(backup.store, backup.layout, CLOCK)
     assert (1, 7) == (said.topics["orders"].partitions, verified(backup)[0])
 
 

@@ -24,7 +24,7 @@ from kbackup.naming import View
 from kbackup.naming.renaming import Asked
 from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.records import Facts, Span, TopicPartition
-from kbackup.runs.known import BackupState, listed
+from kbackup.runs.backup_state import BackupState, listed
 from kbackup.verify.run import Notes
 from tests.support.target import Restoring
 from tests.support.verified import LAYOUTS, Verified, offsets

@@ -191,7 +191,7 @@ def _placed(
     )  # fmt: skip
 
 
-def against_target(
+def verify_against_target(
     settings: Settings,
     environment: Environment,
     summary: Summary,

@@ -11,15 +11,15 @@ import pytest
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError, RefusedError
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.runs import known
+from kbackup.runs import backup_state
 from kbackup.runs.compare import PartitionCompared
 from kbackup.runs.context import Environment, Stop
 from kbackup.runs.report import Summary
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
 from kbackup.stores.memory import MemoryStore
-from kbackup.verify import against
-from kbackup.verify.against import against_source
+from kbackup.verify import against_source
+from kbackup.verify.against_source import verify_against_source
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
 from tests.support.hand_clock import HandClock
@@ -85,10 +85,10 @@ class Source:
         """Compare it."""
         given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", **options}
         settings = load("against", **{"topics": ["orders"]} | given).settings
-        said = known.read(open_store(self.place), Layout(), self.clock, settings.asked)
+        said = backup_state.read(open_store(self.place), Layout(), self.clock, settings.asked)
         summary = Summary("r", "restore verify")
         rows = [
-            *against_source(
+            *verify_against_source(
                 settings, self.environment(), said, summary, Event(), is_strict=is_strict
             )
         ]
@@ -212,7 +212,7 @@ def test_what_came_since_is_behind(source: Source) -> None:
 
 def test_units_are_cut_at_objects(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several tasks compare a partition; each object is in one of them."""
-    monkeypatch.setattr(against, "OFFSETS_MOST", 25)
+    monkeypatch.setattr(against_source, "OFFSETS_MOST", 25)
     source.sink(**TENS)
     source.kafka.values[WHERE, 77] = b"altered"
 
@@ -241,7 +241,7 @@ def test_a_record_that_is_gone_is_named(source: Source, at: int) -> None:
 @pytest.fixture
 def compacted(source: Source, monkeypatch: pytest.MonkeyPatch) -> Source:
     """A compacted topic of ten keys, of which each record but the last of a key is gone."""
-    monkeypatch.setattr(against, "OFFSETS_MOST", 25)
+    monkeypatch.setattr(against_source, "OFFSETS_MOST", 25)
     source.kafka.configs["orders"] = {"cleanup.policy": "compact"}
     source.kafka.keys |= {(WHERE, at): b"k%d" % (at % 10) for at in range(100)}
     source.sink(**TENS)
@@ -408,7 +408,7 @@ def test_a_ledger_without_digests_is_read_through(source: Source) -> None:
     """Objects of an earlier version are compared record by record."""
     source.sink(**TENS)
     store = open_store(source.place)
-    said = known.read(store, Layout(), source.clock)
+    said = backup_state.read(store, Layout(), source.clock)
     assert said.ledger(WHERE).objects
     for entry in said.ledger(WHERE).objects.values():
         object.__setattr__(entry, "digest", None)
@@ -416,7 +416,7 @@ def test_a_ledger_without_digests_is_read_through(source: Source) -> None:
         "against", topics=["orders"], bootstrap_servers="h:1", s3_bucket_name="b"
     ).settings
 
-    (row,) = against_source(settings, source.environment(), said, Summary("r", "v"), Event())
+    (row,) = verify_against_source(settings, source.environment(), said, Summary("r", "v"), Event())
 
     assert (100, 0, "same") == (row.records, row.proven, row.state)
 

@@ -18,10 +18,10 @@ from kbackup.errors import KafkaError, RefusedError
 from kbackup.inspect.peek import PeekTarget
 from kbackup.naming import Layout
 from kbackup.records import Span, TimestampType, TopicPartition
-from kbackup.restore import against, transaction
-from kbackup.restore.against import against_target
+from kbackup.restore import against_target, transaction
+from kbackup.restore.against_target import verify_against_target
 from kbackup.restore.restored import RestoredPartition
-from kbackup.runs import known
+from kbackup.runs import backup_state
 from kbackup.runs.compare import PartitionCompared, are_same
 from kbackup.runs.context import Environment
 from kbackup.runs.position import RestorePosition
@@ -59,7 +59,7 @@ def compared(of: Restoring, **options: Any) -> Beside:
     run_tasks: Any = InThreads()
     environment = Environment(kafka, of.backup.settings, run_tasks, SystemClock())
     summary = Summary("r", "restore verify")
-    rows = [*against_target(of.settings(**options), environment, summary, Event())]
+    rows = [*verify_against_target(of.settings(**options), environment, summary, Event())]
     ended = summary.finish()
     errors = [str(one) for one in ended.errors]
     advice, warnings = [one.do for one in ended.errors], [one.code for one in ended.warnings]
@@ -110,7 +110,7 @@ def test_a_copy_whose_position_kafka_has_forgotten_is_compared_by_its_rows(befor
 def test_parts_are_compared_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows cut a partition into units; each record is in one of them."""
     monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 3)
-    monkeypatch.setattr(against, "RECORDS_MOST", 7)
+    monkeypatch.setattr(against_target, "RECORDS_MOST", 7)
     of = restored(range(5), range(5, 40))
     log_of(of).rows[30] = {**log_of(of).rows[30], "value": b"altered"}
 
@@ -300,7 +300,7 @@ def test_an_object_that_is_gone_and_came_later_is_not_asked_for() -> None:
     head = backup.store.head(later)
     assert head is not None
     then = int(head.modified.timestamp() * 1000) + 30_000
-    said = known.read(backup.store, backup.layout, SystemClock()).ledger(WHERE)
+    said = backup_state.read(backup.store, backup.layout, SystemClock()).ledger(WHERE)
     of = Restoring(backup, entries={"orders": [*said.objects.values()]})
     of.restore(as_of=then)
     backup.store.delete(later)
@@ -314,7 +314,7 @@ def test_an_object_that_is_gone_and_came_later_is_not_asked_for() -> None:
 def test_what_the_restore_has_left_out_is_counted(policy: str, monkeypatch: Any) -> None:
     """A damaged object once, though many units read it, and bad lines: exit 3, as the restore."""
     monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 3)
-    monkeypatch.setattr(against, "RECORDS_MOST", 4)
+    monkeypatch.setattr(against_target, "RECORDS_MOST", 4)
     of = Restoring()
     _, key, _ = of.backup.put("orders", 0, range(10), range(10, 20), range(20, 30))
     of.backup.replace(key, b"PAR1 damaged PAR1")

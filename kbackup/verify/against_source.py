@@ -37,6 +37,7 @@ from kbackup.pipeline.rows import RecordsDigest
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import SCHEMA, UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, without
 from kbackup.runs import wiring
+from kbackup.runs.backup_state import BackupState
 from kbackup.runs.compare import (
     NOTHING,
     ComparisonPlan,
@@ -51,7 +52,6 @@ from kbackup.runs.compare import (
 )
 from kbackup.runs.context import Environment
 from kbackup.runs.inventory import Inventory, listed
-from kbackup.runs.known import BackupState
 from kbackup.runs.report import Summary
 from kbackup.spark.channel import TaskChannel
 from kbackup.stores import (
@@ -471,7 +471,7 @@ def _rows_below(batch: pa.RecordBatch, offset: int) -> int:
     return number
 
 
-def against_source(
+def verify_against_source(
     settings: Settings,
     environment: Environment,
     known: BackupState,

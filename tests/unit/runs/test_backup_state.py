@@ -14,7 +14,7 @@ from kbackup.inspect.topics import topics
 from kbackup.naming import generic
 from kbackup.naming.generic import GenericLayout
 from kbackup.pipeline.views import ReadOptions
-from kbackup.runs import known
+from kbackup.runs import backup_state
 from kbackup.stores import StoredObject, StoreSettings
 from kbackup.stores.memory import MemoryStore
 
@@ -51,7 +51,7 @@ def test_whoever_may_not_read_the_ledger_sees_the_objects_and_is_told() -> None:
     """A restore that may not read the ledger runs without it, and says so."""
     backup, store = guarded()
 
-    said = known.read_if_allowed(store, backup.layout, SystemClock())
+    said = backup_state.read_if_allowed(store, backup.layout, SystemClock())
     told = topics(store, backup.layout, ReadOptions(), known=said)
     seen = [to_json(one) for one in told]
 
@@ -70,7 +70,7 @@ def test_a_ledger_that_cannot_be_read_for_another_reason_is_waited_for(status: i
     backup, store = guarded(status)
 
     with pytest.raises(StoreError):
-        known.read_if_allowed(store, backup.layout, SystemClock())
+        backup_state.read_if_allowed(store, backup.layout, SystemClock())
 
 
 def test_whoever_mends_or_verifies_has_to_be_allowed_to_read_the_ledger() -> None:
@@ -78,7 +78,7 @@ def test_whoever_mends_or_verifies_has_to_be_allowed_to_read_the_ledger() -> Non
     backup, store = guarded()
 
     with pytest.raises(StoreError, match="Access Denied"):
-        known.read(store, backup.layout, SystemClock())
+        backup_state.read(store, backup.layout, SystemClock())
 
 
 def test_what_sinks_have_named_is_not_said_of_objects_of_any_name() -> None:
@@ -88,7 +88,7 @@ def test_what_sinks_have_named_is_not_said_of_objects_of_any_name() -> None:
     ledger.append(table([Entry("object", 0, 0, 9, "logs/1.json")], OBJECTS))
     layout = GenericLayout(expressions=generic.read("clicks:.*"))
 
-    said = known.read(backup.store, layout, SystemClock())
+    said = backup_state.read(backup.store, layout, SystemClock())
 
     assert ({}, {}) == (said.topics, said.ledgers)
 
@@ -96,6 +96,6 @@ def test_what_sinks_have_named_is_not_said_of_objects_of_any_name() -> None:
 def test_what_a_sink_leaves_out_is_not_watched() -> None:
     """A restore may write to a topic that a sink of all others excludes."""
     row = TopicEntry(SINK, cluster_id="c", group="g", pattern=".*", excluded="copy_of_.*")
-    said = known.BackupState(sinks=[row])
+    said = backup_state.BackupState(sinks=[row])
 
     assert [True, False] == [said.watches(name, "c") for name in ("orders", "copy_of_orders")]
