@@ -23,7 +23,7 @@ def task_bytes() -> int:
     file being filled and one being uploaded; partitions do not appear in it.
     """
     fetched = reader.QUEUE_KIB * 2**10
-    batch = 2 * reader.BATCH_BYTES
+    batch = 2 * reader.ROWS_BYTES
     spools = 2 * SPOOL_BYTES
     return fetched + batch + 2 * parquet_records.BYTES + spools
 

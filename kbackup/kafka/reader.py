@@ -27,8 +27,8 @@ from kbackup.kafka.client import CLIENT_LOG, Complaints, calls, kafka_error, pat
 from kbackup.kafka.native import ArrowArray, Drained, NativeClient, choose
 from kbackup.records import SCHEMA, Span, TopicPartition
 
-BATCH_BYTES: Final = 4 * 2**20
-"""A batch is passed on when its keys and values have this many bytes.
+ROWS_BYTES: Final = 4 * 2**20
+"""Rows are passed on when their keys and values have this many bytes.
 
 Larger ones leave the processor's caches before they are written: at 16 MiB, records of 1 KB cost
 0.8 us more each.
@@ -74,8 +74,8 @@ def not_utf8(where: TopicPartition, offset: int) -> BadRecordError:
     )
 
 
-BATCH_RECORDS: Final = 16_384
-"""A batch is passed on when it has this many records: those of a row group."""
+ROWS_MOST: Final = 16_384
+"""Rows are passed on when there are this many: those of a row group."""
 
 _POLL_MS: Final = int(POLL_S * 1000)
 
@@ -103,7 +103,7 @@ class ColumnSource:
         with self._lock:
             reader = self._native.functions.reader_new(
                 self._native.handle, where.topic.encode(), where.partition, span.start_offset,
-                span.end_offset, BATCH_RECORDS, BATCH_BYTES,
+                span.end_offset, ROWS_MOST, ROWS_BYTES,
             )  # fmt: skip
             if reader is None:
                 raise KafkaError(
@@ -194,14 +194,14 @@ class _Exported:
         )
 
 
-FETCH_RECORDS: Final = 500
+CALL_RECORDS: Final = 500
 """Records asked of the client at once.  More only delays; see `ObjectSource._consume`."""
 
-FETCH_BYTES: Final = 16 * 2**20
+CALL_BYTES: Final = 16 * 2**20
 """Bytes one call to the client should bring at most, judging by the records seen so far."""
 
-OBJECT_BATCH_RECORDS: Final = 8_000
-"""A batch is passed on when it has this many records."""
+OBJECT_ROWS_MOST: Final = 8_000
+"""Rows are passed on when there are this many."""
 
 
 _NO_TEXT: Final = (UnicodeDecodeError, SystemError)
@@ -267,7 +267,7 @@ class ObjectSource:
     def _consume(self) -> list[Any]:
         """Ask for records: not more than are left, for the client waits until it has them."""
         left = max(1, self._end - self._position)
-        wanted = min(FETCH_RECORDS, left, max(1, int(FETCH_BYTES / self._mean_bytes)))
+        wanted = min(CALL_RECORDS, left, max(1, int(CALL_BYTES / self._mean_bytes)))
         messages: list[Any] = self.consumer.consume(wanted, POLL_S)
         return messages
 
@@ -324,7 +324,7 @@ class _Columns:
     @property
     def is_full(self) -> bool:
         """Whether a batch is to be passed on."""
-        return self.records >= OBJECT_BATCH_RECORDS or self.bytes >= BATCH_BYTES
+        return self.records >= OBJECT_ROWS_MOST or self.bytes >= ROWS_BYTES
 
     def extend(self, messages: list[Any], headers: list[Any]) -> int:
         """Add records and what their headers are; return the bytes of their keys and values."""
@@ -379,7 +379,7 @@ class KafkaReader:
     What it does with what comes is here; how that comes is the source's matter, by columns
     in C or by objects in Python, as `KafkaSettings.client` says.
 
-    Memory: `QUEUE_KIB` fetched ahead, plus one batch of `BATCH_BYTES` and the calls that fill it,
+    Memory: `QUEUE_KIB` fetched ahead, plus rows of `ROWS_BYTES` and the calls that bring them,
     about 52 MiB whatever the number of partitions, as long as records are small against that.
     """
 

@@ -41,7 +41,7 @@ from kbackup.kafka import cluster as clusters
 from kbackup.kafka.cluster import KafkaCluster as Cluster
 from kbackup.kafka.fetch import BatchReader
 from kbackup.kafka.native import choose
-from kbackup.kafka.reader import BATCH_BYTES
+from kbackup.kafka.reader import ROWS_BYTES
 from kbackup.kafka.reader import KafkaReader as Reader
 from kbackup.kafka.writer import OVERHEAD_BYTES
 from kbackup.kafka.writer import KafkaWriter as Writer
@@ -96,7 +96,6 @@ from kbackup.verify.task import verify_task
 __all__ = [
     "ALL",
     "BATCHES",
-    "BATCH_BYTES",
     "CAUGHT_UP_S",
     "CHUNK_BYTES",
     "COMMIT_S",
@@ -106,6 +105,7 @@ __all__ = [
     "PART_BYTES",
     "PATIENCE_S",
     "ROOT",
+    "ROWS_BYTES",
     "SCHEMA",
     "VALUES",
     "AnyReader",

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from record_samples import batch_of
 
 from tests.contract.product import (
-    BATCH_BYTES,
     CAUGHT_UP_S,
     HEADER,
+    ROWS_BYTES,
     SCHEMA,
     AnyReader,
     BadRecordError,
@@ -235,7 +235,7 @@ def test_batches_are_bounded(
     batches = list(reader.read(where, Span(0, len(sizes))))
 
     assert sizes == [len(value) for batch in batches for value in batch["value"].to_pylist()]
-    assert max(batch.nbytes for batch in batches) < BATCH_BYTES + 2_000_000
+    assert max(batch.nbytes for batch in batches) < ROWS_BYTES + 2_000_000
     assert len(batches) > 2
 
 

@@ -23,7 +23,7 @@ from kbackup.config.files import FILE_BYTES_MAX
 from kbackup.config.foreign_names import REFUSALS
 from kbackup.formats import parquet_records
 from kbackup.kafka import reader, writer
-from kbackup.kafka.reader import BATCH_BYTES, FETCH_BYTES
+from kbackup.kafka.reader import CALL_BYTES, ROWS_BYTES
 from kbackup.pipeline.rotate import OPEN_FILES
 from kbackup.restore.task import SIDE_BY_SIDE, SMALL_BYTES
 from kbackup.restore.transaction import TRANSACTION_BYTES, TRANSACTION_RECORDS
@@ -292,8 +292,8 @@ def test_each_is_mentioned(page: str, said: str) -> None:
     ("said", "value"),
     [
         pytest.param("these: fetched ahead | {} MiB", reader.QUEUE_KIB / 1024, id="a"),
-        pytest.param("one call to the client | {} MiB +", BATCH_BYTES / MIB, id="batch"),
-        pytest.param("one call to the client | 4 MiB + {}", FETCH_BYTES / MIB, id="call"),
+        pytest.param("one call to the client | {} MiB +", ROWS_BYTES / MIB, id="batch"),
+        pytest.param("one call to the client | 4 MiB + {}", CALL_BYTES / MIB, id="call"),
         pytest.param("for each view | {} MiB and one", parquet_records.BYTES / MIB, id="row group"),
         pytest.param("for each view | 2 \u00d7 {} MiB", SPOOL_BYTES / MIB, id="spool"),
         pytest.param("a batch of each | {} MiB", parquet_records.READ_BYTES / MIB, id="read"),
