@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kbackup.catalog import groups as captured
 from kbackup.clock import moment_of, rfc3339
@@ -35,6 +35,7 @@ from kbackup.kafka import Cluster, Groups, check_idle
 from kbackup.naming.renaming import Asked, matching, rename
 from kbackup.plugins import choose_topics
 from kbackup.records import TopicPartition
+from kbackup.restore.accounting import RestoreProgress, tell_start
 from kbackup.restore.groups import (
     LONE_STREAMS,
     Applied,
@@ -51,7 +52,6 @@ from kbackup.restore.groups import (
 )
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, confirm_adding
-from kbackup.restore.progress import RestoreProgress, RestoreTasks, reported, tell_start
 from kbackup.restore.restored import Restored, why_spread
 from kbackup.restore.routing import RecordRoutes
 from kbackup.restore.target import asked, begin
@@ -61,7 +61,11 @@ from kbackup.runs import backup_state
 from kbackup.runs.context import Agree, RunContext
 from kbackup.runs.following import Asides, Pauses, Subject, aside_told, place_of, turns
 from kbackup.runs.inventory import Inventory, listed
+from kbackup.spark.channel import NotBegun, R
 from kbackup.stores import Store
+
+if TYPE_CHECKING:
+    from kbackup.restore.run import RestoreTasks
 
 OVERDUE_S: Final = 600.0
 """How long an object may wait to become whole until the restore no longer counts as complete."""
@@ -75,7 +79,7 @@ class Following:
         frame: RunContext,
         store: Store,
         account: RestoreProgress,
-        tasks: RestoreTasks,
+        tasks: "RestoreTasks",
         prepare: Callable[[RestorePlan], None],
     ) -> None:
         self._frame, self._store, self._account = frame, store, account
@@ -327,7 +331,7 @@ class Following:
                 if error.concerns_all:
                     raise
                 failures[name] = [error.issue()]
-        for report in reported(self._tasks.survey(units)) if units else ():
+        for report in _reported(self._tasks.survey(units)) if units else ():
             if report.failure is None:
                 routes.take(report)
                 self._account.foretell(report.where, *routes.lost(report.where), report.skipped)
@@ -344,7 +348,7 @@ class Following:
 
     def _restore(self, plan: RestorePlan, units: Sequence[RestoreUnit], cluster: Cluster) -> None:
         self._visits += 1
-        reports = reported(self._tasks.restore(units, plan.group, self._visits))
+        reports = _reported(self._tasks.restore(units, plan.group, self._visits))
         for report in reports:
             self._account.take(report)
             if report.failure is not None and report.failure.code != StoppedError.code:
@@ -569,3 +573,11 @@ class FollowedGroups:
     def _remark(self, name: str, code: str = "", text: str = "") -> None:
         """Report what keeps a group, or all where *name* is empty, from being set; if anything."""
         self._frame.remark(("consumer group", name), *([(code, text)] if code else []))
+
+
+def _reported(found: Sequence[R | NotBegun]) -> list[R]:
+    """Return the reports of tasks; `SparkError` if one has not begun."""
+    for each in found:
+        if isinstance(each, NotBegun):
+            raise SparkError(each.failure.what, each.failure.why)
+    return [each for each in found if not isinstance(each, NotBegun)]

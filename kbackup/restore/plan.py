@@ -6,14 +6,16 @@ from typing import Final
 
 from kbackup.catalog.identity import BackupIdentity
 from kbackup.catalog.listing import FileSet, frozen, object_bytes, object_count
+from kbackup.clock import Clock
+from kbackup.config import Settings
 from kbackup.errors import ConfigurationError, KbackupError, some
 from kbackup.events import PartitionCounts, RestoreTopic, TopicPlanned
-from kbackup.kafka import Cluster, Position, Topic
+from kbackup.kafka import Cluster, Connection, Position, Topic
 from kbackup.naming.renaming import NOTHING_LEFT, LeftOut, rename
 from kbackup.records import Span, TopicPartition
 from kbackup.restore import checks, configs
 from kbackup.restore.checks import Target, TopicCopy
-from kbackup.restore.job import KEEPS_CODECS, ORDER, PartitionMap, RestoreUnit, Route
+from kbackup.restore.job import KEEPS_CODECS, ORDER, PartitionMap, RestoreJob, RestoreUnit, Route
 from kbackup.restore.resume import Remaining, ResumeState, remaining, resumed
 from kbackup.restore.routing import RecordRoutes, Share, routed_from
 from kbackup.runs import wiring
@@ -21,6 +23,7 @@ from kbackup.runs.backup_state import REMOVED_SINCE, removed_since
 from kbackup.runs.context import Agree, confirm
 from kbackup.runs.inventory import Inventory
 from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
+from kbackup.stores import StoreSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -631,3 +634,32 @@ class _TopicPlanner:
         """Return the position in a target of the group that keeps those of a source."""
         group = self._of.map.group_of(where.partition)
         return self._targets.positions.get(group, {}).get(at)
+
+
+def job_of(
+    settings: Settings,
+    kafka: Connection,
+    store: StoreSettings,
+    *,
+    run: str,
+    group: str,
+    clock: Clock,
+) -> RestoreJob:
+    """Return what *settings* say of how records are read, changed and written."""
+    return RestoreJob(
+        run=run,
+        kafka=kafka,
+        store=store,
+        reading=wiring.reading(settings),
+        group=group,
+        exactly_once=settings.exactly_once,
+        on_error=settings.behavior_on_error,
+        max_record_bytes=settings.max_record_bytes,
+        offset_header=settings.offset_header,
+        transforms=settings.transforms,
+        is_renamed=settings.rename is not None,
+        max_records_per_second=settings.max_records_per_second,
+        max_bytes_per_second=settings.max_bytes_per_second,
+        layout=wiring.layout(settings),
+        clock=clock,
+    )

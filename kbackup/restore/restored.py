@@ -31,6 +31,7 @@ from kbackup.plugins import choose_topics
 from kbackup.records import Span, TopicPartition, replaced
 from kbackup.restore import target
 from kbackup.restore.job import PartitionMap, RestoreJob, RestoreUnit
+from kbackup.restore.plan import job_of
 from kbackup.restore.transform import RecordFilter
 from kbackup.runs import backup_state, wiring
 from kbackup.runs.inventory import Inventory, listed
@@ -139,7 +140,7 @@ class Restored:
                 break
         self.inventory = inventory or Inventory(self.settings, store, catalog, said)
         self.inventory.look_at(self.inventory.topics())
-        self.job = target.job_of(
+        self.job = job_of(
             self.settings, kafka, wiring.store_settings(self.settings), run="restored", group=group,
             clock=clock,
         )  # fmt: skip

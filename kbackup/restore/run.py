@@ -1,29 +1,32 @@
 """One run of a restore: plan as a whole, create topics, tasks on Spark, audit, leave a record."""
 
-import functools
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack
 
 from kbackup import errors
 from kbackup.catalog import access
 from kbackup.catalog.identity import BackupIdentity
 from kbackup.catalog.ledger import stream
+from kbackup.catalog.translated import TranslatedEntry, TranslationLog
 from kbackup.config import Settings
-from kbackup.errors import KbackupError, StoppedError
-from kbackup.events import Ended, Planned, Tell
+from kbackup.errors import Issue, KbackupError, StoppedError
+from kbackup.events import Ended, Event, Planned, Progress, Tell, from_json
 from kbackup.kafka import Cluster, check_idle
 from kbackup.plugins import choose_topics
-from kbackup.restore import target
+from kbackup.restore import accounting, target, transaction
+from kbackup.restore.accounting import Audit, RestoreProgress, SkipList, tell_start
 from kbackup.restore.follow import Following
-from kbackup.restore.job import SKIPPED_MOST
-from kbackup.restore.plan import Planner, RestorePlan, confirm_adding
-from kbackup.restore.progress import RestoreProgress, RestoreTasks, SkipList, tell_start
-from kbackup.restore.routing import RecordRoutes, Surveyed
+from kbackup.restore.job import SKIPPED_MOST, RestoreJob, RestoreUnit
+from kbackup.restore.plan import Planner, RestorePlan, confirm_adding, job_of
+from kbackup.restore.routing import RecordRoutes, Surveyed, survey
 from kbackup.restore.schemas import TargetSchemas
 from kbackup.restore.target import asked, begin
-from kbackup.restore.task import bytes_as_stored
+from kbackup.restore.task import bytes_as_stored, put_back
+from kbackup.restore.transaction import Report, translated
 from kbackup.restore.watch import RestoreNews
 from kbackup.runs import backup_state, history, wiring
 from kbackup.runs.context import Agree, Environment, RunContext, Stop
@@ -31,13 +34,98 @@ from kbackup.runs.dead_letters import ensure_topic
 from kbackup.runs.history import of_stored
 from kbackup.runs.inventory import Inventory, listed
 from kbackup.runs.locks import RunLock
+from kbackup.runs.position import RestorePosition
 from kbackup.runs.report import OfRestore, PartitionReport
-from kbackup.stores import Served, Store
+from kbackup.spark.channel import LocalChannel, NotBegun, R, Task
+from kbackup.spark.engine import TaskOptions
+from kbackup.stores import Served, Store, side_by_side
 
 if TYPE_CHECKING:
     from kbackup.restore.drill import DrillRun
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreTasks:
+    """Run the tasks of a restore, and take in what they report.
+
+    Attributes:
+        schema_ids: `RestoreJob.schema_ids`, as far as schemas are registered.
+    """
+
+    frame: RunContext
+    account: RestoreProgress
+    schema_ids: Mapping[str, Mapping[str, Mapping[int, int]]]
+
+    def job(self, group: str, visit: int = 0) -> RestoreJob:
+        """Return what tasks need to know; visits are counted from 1 where a run follows."""
+        frame, settings = self.frame, self.frame.settings
+        job = job_of(
+            settings, frame.environment.kafka, frame.environment.store, run=frame.run, group=group,
+            clock=frame.environment.clock,
+        )  # fmt: skip
+        error_topic = target.error_topic(settings)
+        return replace(job, error_topic=error_topic, schema_ids=self.schema_ids, visit=visit)
+
+    def survey(self, units: Sequence[RestoreUnit]) -> list[Surveyed | NotBegun]:
+        """Read units for the topics of their records; nothing is written."""
+        task = partial(survey, self.job(self.frame.group))
+        if self.frame.settings.dry_run:  # a plan starts no JVM
+            return [*task(units, LocalChannel(self.frame.stop.event))]
+        return self._run(task, units, keeps=True)
+
+    def begin(self, units: Sequence[RestoreUnit], group: str, visit: int = 0) -> list[Issue]:
+        """Commit the beginnings of units; return what has kept any from it."""
+        found = self._run(partial(put_back, self.job(group, visit)), units)
+        return [each.failure for each in found if each.failure is not None]
+
+    def restore(
+        self, units: Sequence[RestoreUnit], group: str, visit: int = 0
+    ) -> list[Report | NotBegun]:
+        """Restore units, the largest first; return what has become of them."""
+        job = self.job(group, visit)
+        return self._run(partial(put_back, job), units, **transaction.manner(job))
+
+    def keep_translated(
+        self, store: Store, cluster: Cluster, units: Sequence[RestoreUnit], group: str
+    ) -> None:
+        """Store the translation rows beside the positions: a group that is idle loses those.
+
+        Nothing depends on it, and a store may be read-only.
+        """
+        asked = [unit.target for unit in units if unit.is_translated]
+        log = TranslationLog(store, self.frame.layout, group, self.frame.environment.clock)
+        try:
+            rows = defaultdict[str, list[TranslatedEntry]](list)
+            for where, position in cluster.committed(group, asked).items():
+                read = RestorePosition.read(where, position)
+                rows[where.topic] += [] if read is None else translated(where, read[0])
+            filled = [topic for topic, own in rows.items() if own]  # they may be a thousand
+            side_by_side(lambda topic: log.append(topic, rows[topic]), filled)
+        except KbackupError as error:
+            _log.info("translation rows are not stored: %s", error)
+
+    def audit(self, plan: RestorePlan, cluster: Cluster, reports: Sequence[Report]) -> Audit:
+        """Compare what stands in the targets of a plan with what was written there."""
+        exactly_once = self.frame.settings.exactly_once
+        written = accounting.written(cluster, plan.spans, reports, exactly_once=exactly_once)
+        count = partial(accounting.count, self.frame.environment.kafka, plan.group)
+        return accounting.audit(written, partial(self._run, count), exactly_once=exactly_once)
+
+    def _run(
+        self, task: Task[R], units: Sequence[Any], **manner: Unpack[TaskOptions]
+    ) -> list[R | NotBegun]:
+        if self.frame.settings.follow:
+            manner["keeps"] = True
+        return self.frame.tasks(task, units, self._hear, **manner)
+
+    def _hear(self, event: Event) -> None:
+        said = from_json(event)
+        if isinstance(said, Progress):
+            said = self.account.progress(said)
+        if said is not None:
+            self.frame.tell(said)
 
 
 class RestoreRun:
@@ -137,7 +225,7 @@ class RestoreRun:
         """Restore what arrives until asked to stop, leaving a run record regularly."""
         self._create_error_topic(cluster)
         following = self._following = Following(
-            self._frame, store, self._account, self._tasks, functools.partial(self._prepare, store)
+            self._frame, store, self._account, self._tasks, partial(self._prepare, store)
         )
 
         def record() -> None:

@@ -1,4 +1,4 @@
-"""The target cluster: what it allows, what is created there, and what it holds afterwards.
+"""Prepare the target cluster: ask what it allows, create topics, commit where a restore begins.
 
 A plan ends as its run would, so both ask: the broker checks the settings of each topic that would
 be created without creating it, and says what this principal may do with the others, with the group
@@ -8,39 +8,25 @@ Where records are written in transactions, each task commits its own beginning, 
 fenced every other.  So no restore sets back what another one has committed since the plan.  Where
 several partitions of a backup share a target, tasks commit all beginnings before any of them writes
 a record: a partition without a position then is never one that has yet to begin.
-
-Afterwards, the cheap count comes first: each transaction adds one marker to a partition, so a clean
-run moves its end offset by records and commits.  If that does not fit, because an earlier run was
-killed or someone else writes, the records are counted one by one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from kbackup import errors
 from kbackup.catalog.identity import BackupIdentity
-from kbackup.clock import Clock
 from kbackup.config import Settings
 from kbackup.errors import (
-    AuditError,
-    EndNotSeenError,
-    Issue,
     KafkaError,
     KbackupError,
     RefusedError,
     worst,
 )
-from kbackup.kafka import Cluster, Connection, NewTopic, Permissions, Position, check_idle
-from kbackup.records import Span, TopicPartition
-from kbackup.restore.job import PartitionMap, RestoreJob, RestoreUnit
+from kbackup.kafka import Cluster, NewTopic, Permissions, Position, check_idle
+from kbackup.records import TopicPartition
+from kbackup.restore.job import PartitionMap, RestoreUnit
 from kbackup.restore.plan import PlannedTopic, RestorePlan
 from kbackup.runs import wiring
-from kbackup.runs.position import Lane
-from kbackup.runs.report import OfRestore, PartitionReport
-from kbackup.spark.channel import NotBegun, TaskChannel
-from kbackup.stores import StoreSettings
 
 _NEW_CONFIG: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 """Settings that brokers before 3.6 do not know, and do without."""
@@ -162,35 +148,6 @@ def _denied(resource: str, operations: Iterable[str], **place: str) -> KafkaErro
     )
 
 
-def job_of(
-    settings: Settings,
-    kafka: Connection,
-    store: StoreSettings,
-    *,
-    run: str,
-    group: str,
-    clock: Clock,
-) -> RestoreJob:
-    """Return what *settings* say of how records are read, changed and written."""
-    return RestoreJob(
-        run=run,
-        kafka=kafka,
-        store=store,
-        reading=wiring.reading(settings),
-        group=group,
-        exactly_once=settings.exactly_once,
-        on_error=settings.behavior_on_error,
-        max_record_bytes=settings.max_record_bytes,
-        offset_header=settings.offset_header,
-        transforms=settings.transforms,
-        is_renamed=settings.rename is not None,
-        max_records_per_second=settings.max_records_per_second,
-        max_bytes_per_second=settings.max_bytes_per_second,
-        layout=wiring.layout(settings),
-        clock=clock,
-    )
-
-
 def error_topic(settings: Settings) -> str | None:
     """Return the topic that a restore writes to what it cannot read; None for none.
 
@@ -285,195 +242,6 @@ def _refusal(refused: Sequence[KbackupError]) -> KbackupError:
         "; ".join(named),
         "; ".join(remedies),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What a run wrote to one target partition.
-
-    Attributes:
-        records: Records acknowledged and committed.
-        commits: Transactions that held some of them; 0 without transactions.
-        before: End offset before the run.
-        after: What the log holds after the run, up to the first transaction that is open.
-        end: Where the log is said to end, behind open transactions.
-    """
-
-    target: TopicPartition
-    records: int
-    commits: int
-    before: int
-    after: Span
-    end: int
-
-    @property
-    def least(self) -> int:
-        """Where the log ends at least: what the cluster has acknowledged is in it."""
-        return self.before + self.records + self.commits
-
-    @property
-    def is_seen(self) -> bool:
-        """Whether the cluster shows what it has acknowledged; nothing can be said before."""
-        return self.end >= self.least
-
-    @property
-    def is_hidden(self) -> bool:
-        """Whether another producer's transaction is open, past which nothing is read."""
-        return self.after.end_offset < self.end
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the end offset moved by exactly what was written, and nothing was deleted."""
-        moved = self.after.end_offset - self.before
-        return moved == self.records + self.commits and self.after.start_offset <= self.before
-
-    @property
-    def span(self) -> Span:
-        """Return the offsets to count records in."""
-        return Span(max(self.before, self.after.start_offset), self.after.end_offset)
-
-    def unseen(self) -> KbackupError | None:
-        """Return the error of a partition that does not show what was acknowledged."""
-        if self.is_seen:
-            return None
-        return EndNotSeenError(
-            f"{self.target}: the records of this run could not be seen",
-            f"its log is said to end at {self.end}; what the cluster has acknowledged makes "
-            f"that {self.least} at least",
-            "check the brokers, and the topic's leaders; what was acknowledged is there once "
-            "they agree",
-            **self.target.place,
-        )
-
-    def difference(self, counted: int, *, exactly_once: bool) -> KbackupError | None:
-        """Return the error of a partition where the count is not what was written.
-
-        Without transactions, a task whose worker died leaves records that are there twice: then
-        more of them are no difference.
-        """
-        if counted == self.records or (counted > self.records and not exactly_once):
-            return None
-        why = "someone else writes to the topic, or the topic deletes records"
-        do = "compare with kbackup restore verify, then restore into a new topic"
-        if self.is_hidden and counted < self.records:
-            why = "another producer's open transaction hides what follows it"
-            do = "stop that producer; consumers then see the records, which are committed"
-        return AuditError(
-            f"{self.target} shows {errors.counted(counted, 'record')} of this run's {self.records}",
-            why,
-            do,
-            **self.target.place,
-        )
-
-
-def written(
-    cluster: Cluster,
-    spans: Mapping[TopicPartition, Span],
-    reports: Iterable[PartitionReport[OfRestore]],
-    *,
-    exactly_once: bool,
-) -> list[Written]:
-    """Return what tasks wrote to each partition, which held *spans* before, and what it holds now.
-
-    One to which a restore failed is left out: the failure says so itself, and somebody else may
-    have gone on.
-    """
-    lanes = dict[TopicPartition, list[Lane]]()
-    befores = {where: span.end_offset for where, span in spans.items()}
-    failed: set[TopicPartition] = set()
-    for report in reports:
-        for lane in report.own.lanes:
-            lanes.setdefault(lane.target, []).append(lane)
-            befores[lane.target] = max(befores.get(lane.target, 0), report.own.log_end or 0)
-            failed |= {lane.target} if report.failure is not None else set()
-    acknowledged = [
-        Written(
-            where,
-            sum(lane.records for lane in its),
-            sum(lane.commits for lane in its) if exactly_once else 0,
-            before := befores[where],
-            Span(before, before),
-            before,
-        )
-        for where, its in lanes.items()
-        if where not in failed and any(lane.records for lane in its)
-    ]
-    wheres = [entry.target for entry in acknowledged]
-    after = cluster.settled_spans(wheres, {entry.target: entry.least for entry in acknowledged})
-    ends = cluster.ends(wheres)
-    return [
-        replace(entry, after=after[entry.target], end=ends[entry.target]) for entry in acknowledged
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class TargetCount:
-    """What `count` found in one target partition."""
-
-    target: TopicPartition
-    records: int = 0
-    failure: Issue | None = None
-
-
-def count(
-    kafka: Connection, group: str, written: Sequence[Written], channel: TaskChannel
-) -> Iterator[TargetCount]:
-    """Count the records between *before* and *after*; a task, because it may have much to read."""
-    with closing(kafka.reader(group)) as reader:
-        for entry in written:
-            try:
-                batches = reader.read(entry.target, entry.span)
-                report = TargetCount(entry.target, sum(len(batch) for batch in batches))
-            except KbackupError as error:
-                report = TargetCount(entry.target, failure=error.issue())
-            yield report
-            if channel.is_stopped():
-                return
-
-
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """What comparing the target with what was written there has come to.
-
-    Attributes:
-        how: ``plain``, ``counted`` or ``not made``.
-        repeated: The partitions that hold more records than were written, and how many.
-    """
-
-    how: str
-    issues: tuple[Issue, ...] = ()
-    repeated: tuple[tuple[TopicPartition, int], ...] = ()
-
-
-def audit(
-    found: Sequence[Written],
-    counts: Callable[[Sequence[Written]], Sequence[TargetCount | NotBegun]],
-    *,
-    exactly_once: bool,
-) -> Audit:
-    """Compare what the target holds with what was written there, counted in tasks by `count`."""
-    doubtful = [entry for entry in found if entry.is_seen and not entry.is_plain]
-    unseen = [error for entry in found if (error := entry.unseen()) is not None]
-    reports = counts(doubtful) if doubtful else ()
-    failed = [each.failure for each in reports if each.failure is not None]
-    counted = {
-        each.target: each.records
-        for each in reports
-        if isinstance(each, TargetCount) and each.failure is None
-    }
-    how = "counted" if doubtful else "plain"
-    if unseen or len(counted) < len(doubtful):  # a count failed, or the run was stopped
-        how = "not made"
-    judged = [(entry, counted[entry.target]) for entry in doubtful if entry.target in counted]
-    wrong = [entry.difference(count, exactly_once=exactly_once) for entry, count in judged]
-    repeated = (
-        (entry.target, count - entry.records)
-        for entry, count in judged
-        if count > entry.records and not exactly_once
-    )
-    issues = [error.issue() for error in unseen]
-    issues += [*failed, *(error.issue() for error in wrong if error is not None)]
-    return Audit(how, tuple(issues), tuple(repeated))
 
 
 def group(settings: Settings, cluster: Cluster, backup: BackupIdentity) -> str:

@@ -17,9 +17,9 @@ from kbackup.catalog.listing import OTHER_FORMAT, BackupFile, Catalog, FileSet
 from kbackup.errors import KbackupError
 from kbackup.events import NO_TOPIC, TopicPlanned
 from kbackup.records import TopicPartition
+from kbackup.restore.accounting import RestoreProgress, skipped
 from kbackup.restore.checks import APPEND_TIME
 from kbackup.restore.plan import PlannedTopic
-from kbackup.restore.progress import RestoreProgress, skipped
 from kbackup.restore.resume import LEFT_OUT
 from kbackup.runs.backup_state import REMOVED_SINCE, BackupState, held_up
 from kbackup.runs.context import RunContext

@@ -18,7 +18,7 @@ from kbackup.errors import (
     TopicChangedError,
 )
 from kbackup.records import TopicPartition
-from kbackup.restore import target
+from kbackup.restore import accounting
 from kbackup.restore.job import MODULO, PartitionMap, _of_key, murmur2, partitions_of, spread
 from kbackup.restore.target import asked
 from tests.support.standby import Standby
@@ -237,9 +237,9 @@ def test_the_audit_adds_up_what_several_partitions_wrote_to_one(restoring: Resto
     restoring.cluster.create_topic(COPY, 3, 1, {})
     spans = restoring.plan(partition_map="key").spans
 
-    def written(reports: Sequence[Any]) -> list[target.Written]:
+    def written(reports: Sequence[Any]) -> list[accounting.Written]:
         cluster: Any = restoring.cluster
-        return target.written(cluster, spans, reports, exactly_once=True)
+        return accounting.written(cluster, spans, reports, exactly_once=True)
 
     reports = restoring.restore(partition_map="key")
     found = written(reports)

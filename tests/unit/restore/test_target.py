@@ -8,10 +8,11 @@ import pytest
 
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError
 from kbackup.records import Span, TopicPartition
+from kbackup.restore.accounting import TargetCount, Written, audit
 from kbackup.restore.checks import Target, TopicCopy
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.plan import PlannedTopic, RestorePlan
-from kbackup.restore.target import TargetCount, Written, asked, audit, create
+from kbackup.restore.target import asked, create
 from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
 from tests.support.target import FakeTarget
 

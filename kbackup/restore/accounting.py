@@ -1,48 +1,42 @@
-"""Track a restore's progress in each partition, report it, and list what it leaves out.
+"""Account for a restore: each partition's progress, what is left out, what the target got.
 
 A restore that follows names only the first ones in its summary; the list of what is skipped has
 them all, for whoever brings them back in another way.  Each run adds to the file.  A task reports
 what it has left out when it ends, so a run that is killed may have left out more.
+
+An audit makes the cheap count first: each transaction adds one marker to a partition, so a clean
+run moves its end offset by records and commits.  If that does not fit, because an earlier run was
+killed or someone else writes, the records are counted one by one.
 """
 
 import json
-import logging
 import os
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self, TextIO, Unpack
+from typing import Self, TextIO
 
+from kbackup import errors
 from kbackup.catalog.listing import object_count
-from kbackup.catalog.translated import TranslatedEntry, TranslationLog
-from kbackup.errors import ConfigurationError, Issue, KbackupError, ObjectKeyError, SparkError
-from kbackup.events import (
-    Event,
-    Progress,
-    RestoreStart,
-    Started,
-    from_json,
-    to_json,
+from kbackup.errors import (
+    AuditError,
+    ConfigurationError,
+    EndNotSeenError,
+    Issue,
+    KbackupError,
+    ObjectKeyError,
 )
-from kbackup.kafka import Cluster
+from kbackup.events import Progress, RestoreStart, Started, to_json
+from kbackup.kafka import Cluster, Connection
 from kbackup.naming.renaming import EXCLUDES_NOTHING, LeftOut
-from kbackup.records import TopicPartition
-from kbackup.restore import target, transaction
-from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.plan import RestorePlan
-from kbackup.restore.routing import Surveyed, survey
-from kbackup.restore.target import Audit
-from kbackup.restore.task import put_back
-from kbackup.restore.transaction import Report, translated
+from kbackup.records import Span, TopicPartition
+from kbackup.restore.job import RestoreUnit
 from kbackup.runs import wiring
 from kbackup.runs.context import RunContext
-from kbackup.runs.position import NOTHING, Done, RestorePosition
+from kbackup.runs.position import NOTHING, Done, Lane
 from kbackup.runs.report import OfRestore, PartitionReport, Row, Summary
-from kbackup.spark.channel import LocalChannel, NotBegun, R, Task
-from kbackup.spark.engine import TaskOptions
-from kbackup.stores import Store, side_by_side
+from kbackup.spark.channel import NotBegun, TaskChannel
 
 
 class SkipList:
@@ -298,94 +292,190 @@ def tell_start(
         frame.tell(summary.warn(EXCLUDES_NOTHING, text))
 
 
-_log: Final = logging.getLogger(__name__)
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a run wrote to one target partition.
+
+    Attributes:
+        records: Records acknowledged and committed.
+        commits: Transactions that held some of them; 0 without transactions.
+        before: End offset before the run.
+        after: What the log holds after the run, up to the first transaction that is open.
+        end: Where the log is said to end, behind open transactions.
+    """
+
+    target: TopicPartition
+    records: int
+    commits: int
+    before: int
+    after: Span
+    end: int
+
+    @property
+    def least(self) -> int:
+        """Where the log ends at least: what the cluster has acknowledged is in it."""
+        return self.before + self.records + self.commits
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether the cluster shows what it has acknowledged; nothing can be said before."""
+        return self.end >= self.least
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether another producer's transaction is open, past which nothing is read."""
+        return self.after.end_offset < self.end
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the end offset moved by exactly what was written, and nothing was deleted."""
+        moved = self.after.end_offset - self.before
+        return moved == self.records + self.commits and self.after.start_offset <= self.before
+
+    @property
+    def span(self) -> Span:
+        """Return the offsets to count records in."""
+        return Span(max(self.before, self.after.start_offset), self.after.end_offset)
+
+    def unseen(self) -> KbackupError | None:
+        """Return the error of a partition that does not show what was acknowledged."""
+        if self.is_seen:
+            return None
+        return EndNotSeenError(
+            f"{self.target}: the records of this run could not be seen",
+            f"its log is said to end at {self.end}; what the cluster has acknowledged makes "
+            f"that {self.least} at least",
+            "check the brokers, and the topic's leaders; what was acknowledged is there once "
+            "they agree",
+            **self.target.place,
+        )
+
+    def difference(self, counted: int, *, exactly_once: bool) -> KbackupError | None:
+        """Return the error of a partition where the count is not what was written.
+
+        Without transactions, a task whose worker died leaves records that are there twice: then
+        more of them are no difference.
+        """
+        if counted == self.records or (counted > self.records and not exactly_once):
+            return None
+        why = "someone else writes to the topic, or the topic deletes records"
+        do = "compare with kbackup restore verify, then restore into a new topic"
+        if self.is_hidden and counted < self.records:
+            why = "another producer's open transaction hides what follows it"
+            do = "stop that producer; consumers then see the records, which are committed"
+        return AuditError(
+            f"{self.target} shows {errors.counted(counted, 'record')} of this run's {self.records}",
+            why,
+            do,
+            **self.target.place,
+        )
+
+
+def written(
+    cluster: Cluster,
+    spans: Mapping[TopicPartition, Span],
+    reports: Iterable[PartitionReport[OfRestore]],
+    *,
+    exactly_once: bool,
+) -> list[Written]:
+    """Return what tasks wrote to each partition, which held *spans* before, and what it holds now.
+
+    One to which a restore failed is left out: the failure says so itself, and somebody else may
+    have gone on.
+    """
+    lanes = dict[TopicPartition, list[Lane]]()
+    befores = {where: span.end_offset for where, span in spans.items()}
+    failed: set[TopicPartition] = set()
+    for report in reports:
+        for lane in report.own.lanes:
+            lanes.setdefault(lane.target, []).append(lane)
+            befores[lane.target] = max(befores.get(lane.target, 0), report.own.log_end or 0)
+            failed |= {lane.target} if report.failure is not None else set()
+    acknowledged = [
+        Written(
+            where,
+            sum(lane.records for lane in its),
+            sum(lane.commits for lane in its) if exactly_once else 0,
+            before := befores[where],
+            Span(before, before),
+            before,
+        )
+        for where, its in lanes.items()
+        if where not in failed and any(lane.records for lane in its)
+    ]
+    wheres = [entry.target for entry in acknowledged]
+    after = cluster.settled_spans(wheres, {entry.target: entry.least for entry in acknowledged})
+    ends = cluster.ends(wheres)
+    return [
+        replace(entry, after=after[entry.target], end=ends[entry.target]) for entry in acknowledged
+    ]
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreTasks:
-    """Runs the tasks of a restore, and takes in what they say.
+class TargetCount:
+    """What `count` found in one target partition."""
+
+    target: TopicPartition
+    records: int = 0
+    failure: Issue | None = None
+
+
+def count(
+    kafka: Connection, group: str, written: Sequence[Written], channel: TaskChannel
+) -> Iterator[TargetCount]:
+    """Count the records between *before* and *after*; a task, because it may have much to read."""
+    with closing(kafka.reader(group)) as reader:
+        for entry in written:
+            try:
+                batches = reader.read(entry.target, entry.span)
+                report = TargetCount(entry.target, sum(len(batch) for batch in batches))
+            except KbackupError as error:
+                report = TargetCount(entry.target, failure=error.issue())
+            yield report
+            if channel.is_stopped():
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What comparing the target with what was written there has come to.
 
     Attributes:
-        schema_ids: `RestoreJob.schema_ids`, as far as schemas are registered.
+        how: ``plain``, ``counted`` or ``not made``.
+        repeated: The partitions that hold more records than were written, and how many.
     """
 
-    frame: RunContext
-    account: RestoreProgress
-    schema_ids: Mapping[str, Mapping[str, Mapping[int, int]]]
-
-    def job(self, group: str, visit: int = 0) -> RestoreJob:
-        """Return what tasks need to know; visits are counted from 1 where a run follows."""
-        frame, settings = self.frame, self.frame.settings
-        job = target.job_of(
-            settings, frame.environment.kafka, frame.environment.store, run=frame.run, group=group,
-            clock=frame.environment.clock,
-        )  # fmt: skip
-        error_topic = target.error_topic(settings)
-        return replace(job, error_topic=error_topic, schema_ids=self.schema_ids, visit=visit)
-
-    def survey(self, units: Sequence[RestoreUnit]) -> list[Surveyed | NotBegun]:
-        """Read units for the topics of their records; nothing is written."""
-        task = partial(survey, self.job(self.frame.group))
-        if self.frame.settings.dry_run:  # a plan starts no JVM
-            return [*task(units, LocalChannel(self.frame.stop.event))]
-        return self._run(task, units, keeps=True)
-
-    def begin(self, units: Sequence[RestoreUnit], group: str, visit: int = 0) -> list[Issue]:
-        """Commit the beginnings of units; return what has kept any from it."""
-        found = self._run(partial(put_back, self.job(group, visit)), units)
-        return [each.failure for each in found if each.failure is not None]
-
-    def restore(
-        self, units: Sequence[RestoreUnit], group: str, visit: int = 0
-    ) -> list[Report | NotBegun]:
-        """Restore units, the largest first; return what has become of them."""
-        job = self.job(group, visit)
-        return self._run(partial(put_back, job), units, **transaction.manner(job))
-
-    def keep_translated(
-        self, store: Store, cluster: Cluster, units: Sequence[RestoreUnit], group: str
-    ) -> None:
-        """Store the translation rows beside the positions: a group that is idle loses those.
-
-        Nothing depends on it, and a store may be read-only.
-        """
-        asked = [unit.target for unit in units if unit.is_translated]
-        log = TranslationLog(store, self.frame.layout, group, self.frame.environment.clock)
-        try:
-            rows = defaultdict[str, list[TranslatedEntry]](list)
-            for where, position in cluster.committed(group, asked).items():
-                read = RestorePosition.read(where, position)
-                rows[where.topic] += [] if read is None else translated(where, read[0])
-            filled = [topic for topic, own in rows.items() if own]  # they may be a thousand
-            side_by_side(lambda topic: log.append(topic, rows[topic]), filled)
-        except KbackupError as error:
-            _log.info("translation rows are not stored: %s", error)
-
-    def audit(self, plan: RestorePlan, cluster: Cluster, reports: Sequence[Report]) -> Audit:
-        """Compare what stands in the targets of a plan with what was written there."""
-        exactly_once = self.frame.settings.exactly_once
-        written = target.written(cluster, plan.spans, reports, exactly_once=exactly_once)
-        count = partial(target.count, self.frame.environment.kafka, plan.group)
-        return target.audit(written, partial(self._run, count), exactly_once=exactly_once)
-
-    def _run(
-        self, task: Task[R], units: Sequence[Any], **manner: Unpack[TaskOptions]
-    ) -> list[R | NotBegun]:
-        if self.frame.settings.follow:
-            manner["keeps"] = True
-        return self.frame.tasks(task, units, self._hear, **manner)
-
-    def _hear(self, event: Event) -> None:
-        said = from_json(event)
-        if isinstance(said, Progress):
-            said = self.account.progress(said)
-        if said is not None:
-            self.frame.tell(said)
+    how: str
+    issues: tuple[Issue, ...] = ()
+    repeated: tuple[tuple[TopicPartition, int], ...] = ()
 
 
-def reported(found: Sequence[R | NotBegun]) -> list[R]:
-    """Return the reports of tasks; `SparkError` if one has not begun."""
-    for each in found:
-        if isinstance(each, NotBegun):
-            raise SparkError(each.failure.what, each.failure.why)
-    return [each for each in found if not isinstance(each, NotBegun)]
+def audit(
+    found: Sequence[Written],
+    counts: Callable[[Sequence[Written]], Sequence[TargetCount | NotBegun]],
+    *,
+    exactly_once: bool,
+) -> Audit:
+    """Compare what the target holds with what was written there, counted in tasks by `count`."""
+    doubtful = [entry for entry in found if entry.is_seen and not entry.is_plain]
+    unseen = [error for entry in found if (error := entry.unseen()) is not None]
+    reports = counts(doubtful) if doubtful else ()
+    failed = [each.failure for each in reports if each.failure is not None]
+    counted = {
+        each.target: each.records
+        for each in reports
+        if isinstance(each, TargetCount) and each.failure is None
+    }
+    how = "counted" if doubtful else "plain"
+    if unseen or len(counted) < len(doubtful):  # a count failed, or the run was stopped
+        how = "not made"
+    judged = [(entry, counted[entry.target]) for entry in doubtful if entry.target in counted]
+    wrong = [entry.difference(count, exactly_once=exactly_once) for entry, count in judged]
+    repeated = (
+        (entry.target, count - entry.records)
+        for entry, count in judged
+        if count > entry.records and not exactly_once
+    )
+    issues = [error.issue() for error in unseen]
+    issues += [*failed, *(error.issue() for error in wrong if error is not None)]
+    return Audit(how, tuple(issues), tuple(repeated))

@@ -11,8 +11,8 @@ from kbackup.errors import BadRecordError, ConfigurationError, CorruptObjectErro
 from kbackup.events import Progress, to_json
 from kbackup.naming import View
 from kbackup.records import Span, TopicPartition
+from kbackup.restore.accounting import RestoreProgress, SkipList
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.progress import RestoreProgress, SkipList
 from kbackup.runs.position import Cursor, Done, Lane, RestorePosition, RestoreSource
 from kbackup.runs.report import OfRestore, PartitionReport, Summary
 
