@@ -77,7 +77,7 @@ def shared(settings: Mapping[str, BrokerSetting]) -> dict[str, str | None]:
     }
 
 
-def asked(access: Access, now_ms: int) -> tuple[AccessBundle, dict[str, str]]:
+def take_bundle(access: Access, now_ms: int) -> tuple[AccessBundle, dict[str, str]]:
     """Return what a cluster says, and why parts failed that it should have."""
     found, missing, failures = dict[str, Any](), dict[str, str](), dict[str, str]()
     asks: Mapping[str, Callable[[], Any]] = {

@@ -31,7 +31,7 @@ from kbackup.naming import (
     ObjectKey,
     View,
 )
-from kbackup.naming.renaming import Asked
+from kbackup.naming.renaming import TopicFilter
 from kbackup.records import NO_TIMESTAMP, Facts, Span, TopicPartition
 from kbackup.stores import ARCHIVED, Archive, Earlier, Store, StoredObject, Thaw, side_by_side
 
@@ -588,7 +588,7 @@ def _with_index(files: FileSet, indexes: Collection[str]) -> FileSet:
     return replace(files, index=key) if key in indexes else files
 
 
-def nothing_there(asked: Asked, there: Collection[str], place: str) -> IncompleteBackupError:
+def nothing_there(asked: TopicFilter, there: Collection[str], place: str) -> IncompleteBackupError:
     """Return the error for a place without a backup: it must not look as if all were well.
 
     If all that there are were to be left out, it raises `ConfigurationError`.
@@ -607,7 +607,7 @@ def nothing_there(asked: Asked, there: Collection[str], place: str) -> Incomplet
     )
 
 
-def chosen(asked: Asked, there: Collection[str], place: str) -> list[str]:
+def chosen(asked: TopicFilter, there: Collection[str], place: str) -> list[str]:
     """Return the topics that are asked for, sorted, of those *there*, without any object too.
 
     `IncompleteBackupError`: there is none, or one of them is not there.  `ConfigurationError`: all
@@ -622,7 +622,7 @@ def chosen(asked: Asked, there: Collection[str], place: str) -> list[str]:
     return topics
 
 
-def check_partitions(asked: Asked, there: Iterable[int], place: str) -> None:
+def check_partitions(asked: TopicFilter, there: Iterable[int], place: str) -> None:
     """Check that a partition that is asked for is *there*; `IncompleteBackupError` if none is."""
     numbers = set(there)
     if asked.partitions is not None and not any(map(asked.has, numbers)):

@@ -286,14 +286,14 @@ def cat_command(
 
     def work(at: OpenedBackup) -> None:
         from kbackup.inspect.peek import PeekTarget, peek  # noqa: PLC0415
-        from kbackup.naming.renaming import Asked  # noqa: PLC0415
+        from kbackup.naming.renaming import TopicFilter  # noqa: PLC0415
         from kbackup.runs import wiring  # noqa: PLC0415
         from kbackup.runs.backup_state import NOTHING  # noqa: PLC0415
 
         settings = at.session.settings
         window, place, known = wiring.window(settings), PeekTarget.parse(what, at.layout), NOTHING
         if place.key is None:  # one object is shown as it is
-            known = at.known(if_allowed=True, asked=Asked([place.topic]))
+            known = at.known(if_allowed=True, asked=TopicFilter([place.topic]))
         records = peek(
             at.store,
             at.layout,
@@ -769,12 +769,12 @@ def access_command(
 
     def work(session: Session) -> "Ended":
         from kbackup.restore.access import (  # noqa: PLC0415  (imports a Kafka client)
-            AccessAsked,
+            AccessOptions,
             AccessRun,
         )
 
         def steps(at: OpenedBackup, kafka: "KafkaSettings") -> "Iterator[Plain]":
-            asked = AccessAsked(acls or not users, users or not acls, passwords, rename_groups)
+            asked = AccessOptions(acls or not users, users or not acls, passwords, rename_groups)
             return AccessRun(session.settings, kafka, at.store, at.summary, agree())(asked)
 
         return _reported(session, "restore access", steps)
@@ -855,7 +855,7 @@ def groups_command(
 
     def work(session: Session) -> "Ended":
         from kbackup.restore.groups import (  # noqa: PLC0415  (imports a Kafka client)
-            GroupsAsked,
+            GroupsOptions,
             GroupsRun,
         )
 
@@ -867,7 +867,7 @@ def groups_command(
             if undo is not None:
                 groups.undo(undo)
                 return iter(())
-            asked = GroupsAsked(names, settings.groups, rename_groups)
+            asked = GroupsOptions(names, settings.groups, rename_groups)
             return groups.where(wanted) if wanted else groups.set(asked)
 
         ended = _reported(session, "restore groups", steps)
@@ -945,12 +945,12 @@ def drill_command(
     def work(session: Session) -> "Ended":
         from kbackup.catalog import drills  # noqa: PLC0415
         from kbackup.cli.page import drill_page  # noqa: PLC0415
-        from kbackup.restore.drill import DrillAsked, DrillRun  # noqa: PLC0415  (imports clients)
+        from kbackup.restore.drill import DrillOptions, DrillRun  # noqa: PLC0415  (imports clients)
         from kbackup.runs.context import Environment  # noqa: PLC0415
 
         if check:
             return _check_drills(session, public_key, page)
-        asked = DrillAsked(
+        asked = DrillOptions(
             None if sample is None else size("--sample", sample),
             None if rto is None else seconds("--rto", rto),
             None if rpo is None else seconds("--rpo", rpo),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # what shows a result is imported when there is one: ``--help
     from kbackup.cli import output
     from kbackup.events import Ended, Plain, Tell
     from kbackup.naming import Layout
-    from kbackup.naming.renaming import Asked
+    from kbackup.naming.renaming import TopicFilter
     from kbackup.pipeline.views import ReadOptions
     from kbackup.records import TopicPartition
     from kbackup.runs.backup_state import BackupState
@@ -369,7 +369,7 @@ class OpenedBackup:
         return self.opens()
 
     @property
-    def asked(self) -> "Asked":
+    def asked(self) -> "TopicFilter":
         """Which topics and partitions the command is about."""
         return self.session.settings.asked
 
@@ -394,7 +394,9 @@ class OpenedBackup:
             self.store, self.layout, self.reading(), self.summary, self.clock, self.asked
         )
 
-    def known(self, *, if_allowed: bool = False, asked: "Asked | None" = None) -> "BackupState":
+    def known(
+        self, *, if_allowed: bool = False, asked: "TopicFilter | None" = None
+    ) -> "BackupState":
         """Return what the backup says of *asked* topics; None for those that the command is about.
 
         *if_allowed*, do without where this principal may not read it; else that is an error.

@@ -242,10 +242,10 @@ def expire_command(
     """
 
     def work(at: OpenedBackup) -> None:
-        from kbackup.sink.expire import ExpireAsked, ExpireRun  # noqa: PLC0415
+        from kbackup.sink.expire import ExpireOptions, ExpireRun  # noqa: PLC0415
 
         session = at.session
-        asked = ExpireAsked(
+        asked = ExpireOptions(
             older_than=None if older_than is None else _age("--older-than", older_than),
             max_bytes=None if max_bytes is None else size("--max-bytes", max_bytes),
             grace=_age("--grace", grace),

@@ -19,7 +19,7 @@ from kbackup.config.running import (
     Store,
 )
 from kbackup.naming import View, place_of
-from kbackup.naming.renaming import Asked, Rename
+from kbackup.naming.renaming import Rename, TopicFilter
 from kbackup.plugins import Step
 
 
@@ -112,9 +112,9 @@ class Settings(
         return place_of(self.url, self.topics_dir, self.endpoint_url)
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> TopicFilter:
         """Which topics and partitions a command is about."""
-        return Asked(self.topics, self.topics_regex, self.partitions, self.topics_exclude)
+        return TopicFilter(self.topics, self.topics_regex, self.partitions, self.topics_exclude)
 
     @property
     def endpoint_url(self) -> str | None:

@@ -237,7 +237,7 @@ def kafka_checks(
             if settings.cluster_capture:
                 name = "cluster capture"
                 with closing(wiring.kafka_settings(settings).access()) as asked_of:
-                    yield cluster_capture(*access.asked(asked_of, 0))
+                    yield cluster_capture(*access.take_bundle(asked_of, 0))
             name = "retention"
             yield from retention_checks(_logs(settings, cluster, topics, group), backups, now)
     except KbackupError as error:

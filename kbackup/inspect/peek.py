@@ -33,7 +33,7 @@ from kbackup.errors import (
 )
 from kbackup.events import INLINE
 from kbackup.naming import OFFSET_MAX, PARTITION_MAX, Layout
-from kbackup.naming.renaming import Asked
+from kbackup.naming.renaming import TopicFilter
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import UNKNOWN, Facts, TimestampType, TopicPartition
 from kbackup.runs.backup_state import NOTHING, BackupState, list_as_stored
@@ -307,7 +307,7 @@ def peek(
     place = PeekTarget.parse(what, layout)
     narrow = only_format if place.key is None else None
     said = known if place.key is None else NOTHING  # one object is shown as it is
-    found = list_as_stored(store, layout, options.formats, said, Asked([place.topic]), narrow)
+    found = list_as_stored(store, layout, options.formats, said, TopicFilter([place.topic]), narrow)
     store, found = at_versions(store, found.versions), said.left(found)
     left, names, has_untimed = count, SchemaNames(store, layout, place.topic), False
     if place.offset is not None:

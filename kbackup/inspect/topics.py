@@ -33,7 +33,7 @@ from kbackup.formats import FormatOptions
 from kbackup.inspect import Days, MapState, Stretch, day, merged
 from kbackup.inspect.peek import named_schemas, shown_bytes
 from kbackup.naming import Layout
-from kbackup.naming.renaming import ALL, Asked
+from kbackup.naming.renaming import ALL, TopicFilter
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
 from kbackup.runs.backup_state import (
@@ -260,7 +260,7 @@ def topics(
     layout: Layout,
     options: ReadOptions,
     *,
-    asked: Asked = ALL,
+    asked: TopicFilter = ALL,
     only_format: str | None = None,
     deep: bool = False,
     has_map: bool = False,
@@ -331,7 +331,7 @@ def topics(
         yield from _groups(captures, chosen, asked)
 
 
-def _groups(captures: Captures, topics: Iterable[str], asked: Asked) -> Iterator[Plain]:
+def _groups(captures: Captures, topics: Iterable[str], asked: TopicFilter) -> Iterator[Plain]:
     """Say where consumer groups stood in *topics*, and where that is not or not fully known."""
     for damage in captures.damage:
         yield Warned(damage.code, damage.text, place={"key": damage.what})
@@ -346,7 +346,7 @@ def _groups(captures: Captures, topics: Iterable[str], asked: Asked) -> Iterator
         yield from _stood(found, asked)
 
 
-def _stood(found: TopicCapture, asked: Asked) -> Iterator[GroupStood]:
+def _stood(found: TopicCapture, asked: TopicFilter) -> Iterator[GroupStood]:
     for row in found.offsets:
         if row.group is not None and row.offset is not None and asked.has(row.where.partition):
             yield GroupStood(
@@ -397,7 +397,7 @@ def thaw(
     summary: Summary,
     days: int,
     tier: Tier,
-    asked: Asked = ALL,
+    asked: TopicFilter = ALL,
     only_format: str | None = None,
     is_dry: bool = False,
     known: BackupState = NOTHING,

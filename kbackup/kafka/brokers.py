@@ -435,7 +435,7 @@ class Brokers:
         if self._is_closed.wait(seconds):
             raise self._closed()
 
-    def asked(self, question: Callable[[BrokerConnection], _T]) -> _T:
+    def ask_any(self, question: Callable[[BrokerConnection], _T]) -> _T:
         """Ask one broker after the other, until one answers.
 
         Raises:
@@ -469,7 +469,7 @@ class Brokers:
         """
         found = self._known.get(where.topic)
         if found is None:
-            found = self.asked(lambda broker: Metadata.of(broker, where.topic))
+            found = self.ask_any(lambda broker: Metadata.of(broker, where.topic))
             self._known[where.topic] = found
         error, leader = found.leaders.get(where.partition, _NOBODY)
         error = found.error or error

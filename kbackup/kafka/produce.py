@@ -481,7 +481,7 @@ class _Asked:
 
     def _connection(self) -> BrokerConnection:
         if self._at is None:
-            found = self.brokers.asked(lambda broker: Coordinator.of(broker, self.key, self.kind))
+            found = self.brokers.ask_any(lambda broker: Coordinator.of(broker, self.key, self.kind))
             if found.error:
                 raise _SaidNoError(found.error, found.why)
             self._at = found.host, found.port

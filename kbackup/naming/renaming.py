@@ -167,11 +167,11 @@ NOTHING_LEFT: Final = LeftOut()
 """All are taken."""
 
 EXCLUDES_NOTHING: Final = "excludes_nothing"
-"""The code of a warning: `Asked.idle_exclusion`."""
+"""The code of a warning: `TopicFilter.idle_exclusion`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TopicFilter:
     """Which topics and partitions a command is about.
 
     Attributes:
@@ -264,7 +264,7 @@ def matching(names: Sequence[str], pattern: str, said_by: str) -> list[str]:
         ) from error
 
 
-ALL: Final = Asked()
+ALL: Final = TopicFilter()
 """All topics, and all partitions of each."""
 
 

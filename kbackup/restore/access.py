@@ -38,7 +38,7 @@ Action = Literal["add", "there", "left"]
 
 
 @dataclass(frozen=True, slots=True)
-class AccessAsked:
+class AccessOptions:
     """What the command is asked to do.
 
     The file of *passwords* has a line for each user, ``user:password``; *renamed* is what a
@@ -135,23 +135,23 @@ class AccessRun:
         self._summary, self._agree = summary, agree
         self._taken: dict[str, datetime | None] = {}
 
-    def __call__(self, asked: AccessAsked) -> Iterator[Plain]:
+    def __call__(self, options: AccessOptions) -> Iterator[Plain]:
         """Plan, and add what is missing unless it is a dry run.
 
         It yields each ACL and user, before anything is added; settings that differ; warnings.
         """
         bundle = self._bundle()
-        passwords = {} if asked.passwords is None else read_passwords(asked.passwords)
+        passwords = {} if options.passwords is None else read_passwords(options.passwords)
         with closing(self._kafka.access()) as target:
             here: Mapping[str, BrokerSetting] | None = None
             with suppress(KbackupError):  # they may not be read
                 here = target.settings()
-            users = list(self._users(target, bundle, passwords)) if asked.users else []
-            acls = list(self._acls(target, bundle, asked, here, users)) if asked.acls else []
+            users = list(self._users(target, bundle, passwords)) if options.users else []
+            acls = list(self._acls(target, bundle, options, here, users)) if options.acls else []
             yield from acls
             yield from users
             yield from _compared(bundle, here)
-            yield from self._remarks(bundle, asked, here, acls, passwords)
+            yield from self._remarks(bundle, options, here, acls, passwords)
             self._summary.skip(ACLS_LEFT, sum(each.action == "left" for each in acls))
             self._summary.skip(USERS_LEFT, sum(each.action == "left" for each in users))
             if not self._settings.dry_run:
@@ -192,7 +192,7 @@ class AccessRun:
         self,
         target: Access,
         bundle: AccessBundle,
-        asked: AccessAsked,
+        options: AccessOptions,
         here: Mapping[str, BrokerSetting] | None,
         users: Sequence[UserPlanned],
     ) -> Iterator[AclPlanned]:
@@ -209,7 +209,7 @@ class AccessRun:
         if choice.pattern is None:
             chosen.update(choice.left_out(topics).internal)
         judge = _Judge(bundle, there, here, users)
-        named = [(replace(one, name=self._name(one, asked)), one) for one in bundle.acls or ()]
+        named = [(replace(one, name=self._name(one, options)), one) for one in bundle.acls or ()]
         for acl, source in sorted(named, key=lambda each: (each[0].permission != "DENY", each)):
             is_other = source.resource_type == "TOPIC" and source.pattern == "LITERAL"
             if is_other and source.name not in chosen | {"*"}:
@@ -218,14 +218,14 @@ class AccessRun:
             action, note = judge(acl, source)
             yield AclPlanned(acl, source.name, action, note, self._taken.get("acls"))
 
-    def _name(self, acl: Acl, asked: AccessAsked) -> str:
+    def _name(self, acl: Acl, options: AccessOptions) -> str:
         """Return what the resource of an ACL is called in the target."""
         if acl.pattern != "LITERAL" or acl.name == "*" or is_internal(acl.name):
             return acl.name
         if acl.resource_type == "TOPIC":
             return rename(acl.name, self._settings.renames)
-        if acl.resource_type == "GROUP" and asked.renamed is not None:
-            return rename(acl.name, [Rename(regex="(?s).+", replacement=asked.renamed)])
+        if acl.resource_type == "GROUP" and options.renamed is not None:
+            return rename(acl.name, [Rename(regex="(?s).+", replacement=options.renamed)])
         return acl.name
 
     def _users(
@@ -251,7 +251,7 @@ class AccessRun:
     def _remarks(
         self,
         bundle: AccessBundle,
-        asked: AccessAsked,
+        options: AccessOptions,
         here: Mapping[str, BrokerSetting] | None,
         acls: Sequence[AclPlanned],
         passwords: Mapping[str, bytes],
@@ -271,7 +271,7 @@ class AccessRun:
             text = f"{some(first)}: with {_EVERYBODY} all may use what has no ACL; its first one "
             yield warn("first_acl", text + "shuts out whom it does not name")
         captured = {user.name for user in bundle.users or ()}
-        if asked.users and (strangers := sorted(passwords.keys() - captured)):
+        if options.users and (strangers := sorted(passwords.keys() - captured)):
             yield warn("unknown_user", f"not in the capture, and not added: {some(strangers)}")
 
     def _apply(

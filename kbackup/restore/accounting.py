@@ -266,7 +266,7 @@ def tell_start(
     """Say what is going to be restored from where to where, on the screen and in the summary."""
     settings, summary, group = frame.settings, frame.summary, frame.group
     renames = [[step.regex, step.replacement] for step in settings.renames]
-    window = wiring.selection(settings) or None
+    window = wiring.window_text(settings) or None
     summary.facts |= {
         "group": group,
         **wiring.passing(settings, writes=True),

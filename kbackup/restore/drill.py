@@ -38,7 +38,7 @@ from kbackup.naming.renaming import Rename, matching
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.against_target import verify_against_target
 from kbackup.restore.configs import COPY_CONFIG
-from kbackup.restore.groups import Applied, GroupsAsked, GroupsRun, GroupTranslated, captured_of
+from kbackup.restore.groups import Applied, GroupsOptions, GroupsRun, GroupTranslated, captured_of
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.restored import why_spread
 from kbackup.restore.run import RestoreRun
@@ -69,7 +69,7 @@ _WORST: Final = ("differs", "not comparable")
 
 
 @dataclass(frozen=True, slots=True)
-class DrillAsked:
+class DrillOptions:
     """What a drill is asked for.
 
     *sample_bytes* is how much of each topic to restore, of its newest objects, None: all; *key*
@@ -91,7 +91,7 @@ class DrillSample:
 
     @classmethod
     def of(cls, settings: Settings, store: Store, clock: Clock, most: int | None) -> "DrillSample":
-        """Take stock of a backup, and choose; *most* is as of `DrillAsked.sample_bytes`."""
+        """Take stock of a backup, and choose; *most* is as of `DrillOptions.sample_bytes`."""
         said = backup_state.read(store, wiring.layout(settings), clock, settings.asked)
         found = listed(settings, store, settings.topics, said)
         every = Inventory(settings, store, found, said)
@@ -215,9 +215,9 @@ class DrillRun:
         tell: Tell,
         stop: Stop,
         environment: Environment,
-        asked: DrillAsked,
+        options: DrillOptions,
     ) -> None:
-        self._tell, self._stop, self._environment, self._asked = tell, stop, environment, asked
+        self._tell, self._stop, self._environment, self._options = tell, stop, environment, options
         self._id = token_hex(4)
         self._settings = rehearsed(settings, self._id)
         self._began = environment.clock.now()
@@ -293,7 +293,7 @@ class DrillRun:
         report = self._judged(self._sample, backup)
         whole = sum(map(object_bytes, self._sample.sets.values()))
         self._summary.facts |= {"drill": report, "deleted": deleted, "whole_bytes": whole}
-        drills.store_report(self._store, self._layout, report, key=self._asked.key)
+        drills.store_report(self._store, self._layout, report, key=self._options.key)
 
     # what drills have made, this one or one that was killed, or could not delete it
 
@@ -326,7 +326,9 @@ class DrillRun:
         """Restore, set groups, compare; of a dry run only the plan."""
         environment, summary, store = self._environment, self._summary, self._store
         self._phases.enter("plan")
-        sample = DrillSample.of(self._settings, store, environment.clock, self._asked.sample_bytes)
+        sample = DrillSample.of(
+            self._settings, store, environment.clock, self._options.sample_bytes
+        )
         self._sample, self.inventory = sample, sample.inventory
         self._captures = self._captured(sample)
         self._check_oldest(sample)
@@ -368,7 +370,7 @@ class DrillRun:
             raise _undeletable(f"group {own}")
         names = {topic.copy.target: None for topic in plan.topics if topic.action == "create"}
         groups = {row.group or "" for one in self._captures.values() for row in one.offsets}
-        copies = tuple(sorted(map(self._group_asked().name, groups)))
+        copies = tuple(sorted(map(self._group_options().name, groups)))
         cluster_id, began_ms = self._cluster.cluster_id, int(self._began.timestamp() * 1000)
         self._scratch = Scratch(self._id, began_ms, cluster_id, names, copies)
         drills.keep_scratch(self._store, self._layout, self._scratch)
@@ -422,13 +424,13 @@ class DrillRun:
             for name, one in newest.items()
         }
 
-    def _group_asked(self) -> GroupsAsked:
+    def _group_options(self) -> GroupsOptions:
         template = f"{name_of(self._id)}_$0"
-        return GroupsAsked(pattern=self._settings.groups, renamed=template, id=self._id)
+        return GroupsOptions(pattern=self._settings.groups, renamed=template, id=self._id)
 
     def _set_groups(self, sample: DrillSample) -> None:
         environment, beside = self._environment, Summary(self._summary.run, self._summary.command)
-        asked = self._group_asked()
+        options = self._group_options()
         run = GroupsRun(
             sample.settings, environment.kafka, self._store, environment.clock, beside,
             inventory=sample.inventory,
@@ -436,7 +438,7 @@ class DrillRun:
         assert self._scratch is not None  # noqa: S101
         stood = dict.fromkeys(self._scratch.groups, 0)
         try:
-            for event in run.set(asked):  # all of them before the first group is set
+            for event in run.set(options):  # all of them before the first group is set
                 self._tell(event)
                 if isinstance(event, GroupTranslated):
                     self._name_group(event.group)
@@ -482,13 +484,13 @@ class DrillRun:
 
     def _judged(self, sample: DrillSample, backup: BackupIdentity) -> DrillReport:
         """Return the report, what exceeds a limit among its issues."""
-        asked, phases, clock = self._asked, self._phases, self._environment.clock
+        options, phases, clock = self._options, self._phases, self._environment.clock
         last = "groups" if self._groups else "restore"
         rto_s, whole_s = phases.until(last), self._whole_s(sample, phases.until(last))
         report = DrillReport(
             self._id, backup.id, int(self._began.timestamp() * 1000), clock.ms(),
-            asked.sample_bytes, self._topics(sample), self._groups, self._ages(sample),
-            tuple(phases.seconds.items()), rto_s, whole_s, asked.rto_s, asked.rpo_s, (), 0,
+            options.sample_bytes, self._topics(sample), self._groups, self._ages(sample),
+            tuple(phases.seconds.items()), rto_s, whole_s, options.rto_s, options.rpo_s, (), 0,
         )  # fmt: skip
         for error in report.exceeded():
             self._summary.fail(error)

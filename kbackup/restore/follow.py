@@ -32,7 +32,7 @@ from kbackup.errors import (
 )
 from kbackup.events import Event, Planned
 from kbackup.kafka import Cluster, Groups, check_idle
-from kbackup.naming.renaming import Asked, matching, rename
+from kbackup.naming.renaming import TopicFilter, matching, rename
 from kbackup.plugins import choose_topics
 from kbackup.records import TopicPartition
 from kbackup.restore.accounting import RestoreProgress, tell_start
@@ -54,7 +54,7 @@ from kbackup.restore.job import RestoreUnit
 from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, confirm_adding
 from kbackup.restore.restored import Restored, why_spread
 from kbackup.restore.routing import RecordRoutes
-from kbackup.restore.target import asked, begin
+from kbackup.restore.target import begin, checked_by_cluster
 from kbackup.restore.translate import GroupView, Learned, NotReachedError
 from kbackup.restore.watch import BUCKET, Ready, RestoreNews, stamps
 from kbackup.runs import backup_state
@@ -210,7 +210,7 @@ class Following:
     ) -> None:
         clock, settings = self._environment.clock, self._settings
         check_idle(cluster, self._frame.group)
-        said = backup_state.read(self._store, self._layout, clock, Asked(due))
+        said = backup_state.read(self._store, self._layout, clock, TopicFilter(due))
         self._news.read(said)
         begun = clock.ms() / 1000 if self._is_first else None
         found = listed(settings, self._store, due, said, self._looked)
@@ -259,7 +259,7 @@ class Following:
         ]
         if not new:
             return plan
-        said = asked(
+        said = checked_by_cluster(
             replace(plan, topics=tuple(new)), cluster, self._environment.kafka.permissions(),
             self._settings.replication_factor, asks_for_transactions=False,
         )  # fmt: skip

@@ -68,7 +68,7 @@ APPROXIMATE: Final = "approximate_offsets"
 
 
 @dataclass(frozen=True, slots=True)
-class GroupsAsked:
+class GroupsOptions:
     """What the command is asked to do.
 
     Where there are no *names*, *pattern* is a Java regular expression for groups.  In *renamed*
@@ -196,7 +196,7 @@ class GroupsRun:
         self._clock, self._summary = clock, summary
         self._layout = wiring.layout(settings)
 
-    def set(self, asked: GroupsAsked) -> Iterator[GroupTranslated | Warned]:
+    def set(self, options: GroupsOptions) -> Iterator[GroupTranslated | Warned]:
         """Translate the offsets of groups, and set them unless it is a dry run.
 
         It yields each offset, before anything is set, and warnings.  If nothing can be set, it
@@ -204,12 +204,12 @@ class GroupsRun:
         """
         cluster, captures = self._kafka.cluster(), self._captures()
         there = {row.group or "" for one in captures.values() for row in one.offsets}
-        chosen = asked.chosen(there)
+        chosen = options.chosen(there)
         yield from self._remarks(captures, chosen)
         with closing(self._view(cluster)) as view:
             yield from self._damage(view)
-            yield from self._streams(view, cluster, there, chosen, asked)
-            every, called = by_group(captures), asked.called(chosen, view.group)
+            yield from self._streams(view, cluster, there, chosen, options)
+            every, called = by_group(captures), options.called(chosen, view.group)
             stood = {name: every.get(group, {}) for name, group in called.items()}
             planned = planned_groups(view, stood)
             self._summary.skip("bad_objects", view.bad_objects)
@@ -238,12 +238,12 @@ class GroupsRun:
             self._confirm(planned, before, own)
             if not self._settings.dry_run:
                 sides = before, {one.name: one.offsets for one in planned}
-                name = asked.id or secrets.token_hex(4)
+                name = options.id or secrets.token_hex(4)
                 applied = Applied(name, cluster.cluster_id, *sides)
-                if asked.id is None:  # else who has given it knows it, and what it is for
+                if options.id is None:  # else who has given it knows it, and what it is for
                     yield from self._set_before(applied)
                 applied.store(self._store, self._layout)
-                if asked.id is None:
+                if options.id is None:
                     _log.warning("--undo %s sets back what this run sets, even if killed", name)
                 self._apply(clients, planned, applied)
 
@@ -258,8 +258,8 @@ class GroupsRun:
     def _kept_s(self) -> int | None:
         """Return for how long the target keeps the offsets of a group without members."""
         try:
-            with closing(self._kafka.access()) as asked:
-                said = asked.settings().get(_RETENTION)
+            with closing(self._kafka.access()) as access:
+                said = access.settings().get(_RETENTION)
             return None if said is None or said.value is None else 60 * int(said.value)
         except (KbackupError, ValueError) as error:  # no permission, or a service has none to tell
             _log.info("%s of the brokers is not known: %s", _RETENTION, error)
@@ -340,7 +340,7 @@ class GroupsRun:
         cluster: Cluster,
         groups: Collection[str],
         chosen: Sequence[str],
-        asked: GroupsAsked,
+        options: GroupsOptions,
     ) -> Iterator[Warned]:
         """Name the internal topics that an application of Kafka Streams looks for in vain."""
         wanted = defaultdict[str, list[str]](list)
@@ -349,7 +349,7 @@ class GroupsRun:
                 owners = (group for group in groups if name.startswith(f"{group}-"))
                 owner = max(owners, key=len, default="")
                 if owner in chosen:
-                    wanted[owner].append(asked.name(owner) + name.removeprefix(owner))
+                    wanted[owner].append(options.name(owner) + name.removeprefix(owner))
         hidden: dict[str, KafkaError] = {}  # nothing says whether these are there
         there = cluster.topics({name for names in wanted.values() for name in names}, hidden)
         for group, names in wanted.items():
@@ -437,10 +437,10 @@ class GroupsRun:
         with closing(self._view(self._kafka.cluster())) as view:
             yield from self._damage(view)
             for where, offset in offsets:
-                asked = GroupEntry(
+                entry = GroupEntry(
                     captured.OFFSET, 0, where.topic, partition=where.partition, offset=offset
                 )
-                for row, at, found in view.translated([asked]):
+                for row, at, found in view.translated([entry]):
                     if isinstance(found, KbackupError):
                         raise found
                     yield _row(view, where, "", at, row, found)

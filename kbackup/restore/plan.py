@@ -610,7 +610,7 @@ class _TopicPlanner:
 
     def _source(self, where: TopicPartition) -> RestoreSource:
         settings, how = self._of.settings, self._of.map
-        asked = " ".join(filter(None, (wiring.asked(settings), how.name(self._count))))
+        asked = " ".join(filter(None, (wiring.window_name(settings), how.name(self._count))))
         identity = self._of.inventory.identity(where)
         backup = self._of.backup
         return RestoreSource(backup.name, where, identity, asked, backup.address)

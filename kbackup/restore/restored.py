@@ -180,7 +180,7 @@ class Restored:
 
     def _asked(self, topic: str) -> str:
         """Return what positions in a target say of the records that were asked for."""
-        names = wiring.asked(self.settings), self.map.name(self._count(topic))
+        names = wiring.window_name(self.settings), self.map.name(self._count(topic))
         return " ".join(filter(None, names))
 
     def _ends(self) -> Iterator[tuple[TopicPartition, int]]:

@@ -24,7 +24,7 @@ from kbackup.restore.job import SKIPPED_MOST, RestoreJob, RestoreUnit
 from kbackup.restore.plan import Planner, RestorePlan, confirm_adding, job_of
 from kbackup.restore.routing import RecordRoutes, Surveyed, survey
 from kbackup.restore.schemas import TargetSchemas
-from kbackup.restore.target import asked, begin
+from kbackup.restore.target import begin, checked_by_cluster
 from kbackup.restore.task import bytes_as_stored, put_back
 from kbackup.restore.transaction import Report, translated
 from kbackup.restore.watch import RestoreNews
@@ -252,7 +252,7 @@ class RestoreRun:
             backup=self._frame.backup,
             group=self._frame.group,
         )
-        plan = asked(
+        plan = checked_by_cluster(
             planner.plan(),
             cluster,
             environment.kafka.permissions(),

@@ -66,7 +66,7 @@ def _is_of_setting(error: KbackupError) -> bool:
     return any(name in error.why for name in (*_NEW_CONFIG, "Unknown topic config"))
 
 
-def asked(
+def checked_by_cluster(
     plan: RestorePlan,
     cluster: Cluster,
     rights: Permissions,

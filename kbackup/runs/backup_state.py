@@ -42,7 +42,7 @@ from kbackup.errors import (
 )
 from kbackup.formats import FormatOptions
 from kbackup.naming import Layout
-from kbackup.naming.renaming import ALL, Asked
+from kbackup.naming.renaming import ALL, TopicFilter
 from kbackup.records import (
     UNKNOWN,
     Facts,
@@ -130,7 +130,7 @@ class BackupState:
         if (cluster_id, topic) in self._watched:
             return True
         return any(
-            topic in Asked(one.names, one.pattern, None, one.excluded).topics([topic])
+            topic in TopicFilter(one.names, one.pattern, None, one.excluded).topics([topic])
             for one in self.sinks
             if one.cluster_id == cluster_id and (one.names or one.pattern)
         )
@@ -152,7 +152,7 @@ def read(
     store: Store,
     layout: Layout,
     clock: Clock,
-    asked: Asked = ALL,
+    asked: TopicFilter = ALL,
 ) -> BackupState:
     """Return what a backup says about itself, and of the objects of the topics of *asked*.
 
@@ -171,7 +171,7 @@ def read_if_allowed(
     store: Store,
     layout: Layout,
     clock: Clock,
-    asked: Asked = ALL,
+    asked: TopicFilter = ALL,
 ) -> BackupState:
     """Return what `read` does; where that is denied, nothing but the damage that this is.
 
@@ -254,7 +254,7 @@ def with_objects(
 
 
 def as_of(
-    found: Catalog, known: BackupState, moment_ms: int, asked: Asked = ALL
+    found: Catalog, known: BackupState, moment_ms: int, asked: TopicFilter = ALL
 ) -> tuple[Catalog, BackupState]:
     """Return listing and ledger with nothing but what had been stored before a time.
 
@@ -316,7 +316,7 @@ def list_as_stored(
     layout: Layout,
     options: FormatOptions,
     known: BackupState,
-    asked: Asked,
+    asked: TopicFilter,
     only_format: str | None = None,
     looked: Looked | None = None,
 ) -> Catalog:

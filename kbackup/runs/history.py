@@ -42,7 +42,7 @@ from kbackup.events import (
     to_json,
 )
 from kbackup.naming import Layout
-from kbackup.naming.renaming import Asked
+from kbackup.naming.renaming import TopicFilter
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.report import HeldUp
 from kbackup.stores import Served, Store, StoredObject, put_json
@@ -360,7 +360,7 @@ def runs(
                 yield record
 
 
-def selected(asked: Asked) -> dict[str, Any]:
+def selected(asked: TopicFilter) -> dict[str, Any]:
     """Return what the record of a run says of what it was asked for."""
     only = None if asked.partitions is None else sorted(asked.partitions)
     return {"names": sorted(asked.words) or None, "only_partitions": only}
@@ -400,7 +400,7 @@ class RecentRuns:
         found = store.list(prefix, after=f"{prefix}{first:%Y-%m-%d}")
         return cls(store, layout, now, [one.key for one in found if _is_of(one, layout, "")])
 
-    def last(self, command: str, asked: Asked) -> LastRun | None:
+    def last(self, command: str, asked: TopicFilter) -> LastRun | None:
         """Return how the newest run of a command went.
 
         Args:
@@ -413,7 +413,7 @@ class RecentRuns:
                 return LastRun(newest, record.success)
         return None if newest is None else LastRun(newest, None)
 
-    def proofs(self, asked: Asked) -> "list[Proof]":
+    def proofs(self, asked: TopicFilter) -> "list[Proof]":
         """Return how a backup was verified last, in the order of `MODES`.
 
         A run for some topics proves nothing where all are *asked* for.
@@ -432,7 +432,7 @@ class RecentRuns:
                 break
         return [found[mode] for mode in MODES if mode in found]
 
-    def _of(self, command: str, asked: Asked) -> Iterator[RunRecord]:
+    def _of(self, command: str, asked: TopicFilter) -> Iterator[RunRecord]:
         layout = self.layout
         keys = [key for key in reversed(self.keys) if layout.is_run_of(key, command)]
         for record in _read_all(self.store, keys[:_LAST_READ]):

@@ -29,7 +29,7 @@ from kbackup.clock import Clock
 from kbackup.errors import ConfigurationError, CorruptObjectError, KbackupError, StoreError
 from kbackup.events import Ended, PartitionRow, to_json
 from kbackup.naming import Layout, place_of
-from kbackup.naming.renaming import Asked
+from kbackup.naming.renaming import TopicFilter
 from kbackup.runs import backup_state, history
 from kbackup.runs.context import Periodic, RunCommand, RunContext
 from kbackup.runs.history import LastRun, PastRun, Proof, RunRecord
@@ -342,7 +342,7 @@ class Watched:
     url: str
     layout: Layout
     clock: Clock
-    asked: Asked
+    asked: TopicFilter
     of: Words
     restore: ThisRestore | None = None
 

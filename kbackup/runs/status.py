@@ -23,7 +23,7 @@ from kbackup.errors import (
 )
 from kbackup.events import Ended, PartitionRow
 from kbackup.naming import Layout
-from kbackup.naming.renaming import ALL, Asked
+from kbackup.naming.renaming import ALL, TopicFilter
 from kbackup.records import TopicPartition
 from kbackup.runs import history, locks, wiring
 from kbackup.runs.history import PastRun, RunRecord, Selection
@@ -75,7 +75,7 @@ class ThisRestore:
         """Whether a run wrote to its cluster, as far as both say."""
         return not self.target or record.wrote_to(self.target)
 
-    def has(self, record: RunRecord, asked: Asked) -> bool:
+    def has(self, record: RunRecord, asked: TopicFilter) -> bool:
         """Whether a run was one of this restore, for what is asked."""
         is_whole = not (self.is_configured and record.names) or bool(asked.words)
         keeps = map(record.keeps_positions_in, self.groups)
@@ -151,7 +151,7 @@ def status(
     *,
     max_age_s: float | None,
     now: datetime,
-    asked: Asked = ALL,
+    asked: TopicFilter = ALL,
     of: Words = SINK,
     restore: ThisRestore | None = None,
     own: RunRecord | None = None,
@@ -298,7 +298,7 @@ def complete_up_to(
     return found
 
 
-def _rows(record: RunRecord, asked: Asked) -> Iterator[PartitionRow]:
+def _rows(record: RunRecord, asked: TopicFilter) -> Iterator[PartitionRow]:
     rows = record.rows
     chosen = {row.where.topic for row in rows}
     if asked.names or asked.pattern is not None:
@@ -309,7 +309,7 @@ def _rows(record: RunRecord, asked: Asked) -> Iterator[PartitionRow]:
 
 
 def _kept(
-    store: Store, layout: Layout, summary: Summary, now: datetime, asked: Asked
+    store: Store, layout: Layout, summary: Summary, now: datetime, asked: TopicFilter
 ) -> Mapping[str, Any]:
     """Return what is kept of groups and of access; nothing where the key for them is not here."""
     try:
@@ -321,7 +321,7 @@ def _kept(
 
 
 def _captures(
-    store: Store, layout: Layout, summary: Summary, now: datetime, asked: Asked
+    store: Store, layout: Layout, summary: Summary, now: datetime, asked: TopicFilter
 ) -> CapturesKept | None:
     """Return what is kept of the groups of the selected topics, None if nothing is."""
     found = groups.read(store, layout, StoppedClock(now))

@@ -370,7 +370,7 @@ def window(settings: Settings) -> Window:
     )
 
 
-def selection(settings: Settings) -> str:
+def window_text(settings: Settings) -> str:
     """Return which records a restore is asked for, in words; empty for all."""
     then = settings.as_of
     stored = "" if then is None else f"first stored before {clock.shown_ms(then)}"
@@ -408,13 +408,13 @@ def restore_lock(settings: Settings) -> str:
 
 def _restored(settings: Settings) -> list[str]:
     steps = [f"{step.regex}->{step.replacement}" for step in settings.renames]
-    steps += filter(None, [asked(settings)])
+    steps += filter(None, [window_name(settings)])
     if settings.partition_map != "same":
         steps.append(f"partition-map {settings.partition_map}")
     return steps
 
 
-def asked(settings: Settings) -> str:
+def window_name(settings: Settings) -> str:
     """Return what tells the records that a restore writes from those of the backup.
 
     Empty where they are the same: which of them, the transforms that change them, and the

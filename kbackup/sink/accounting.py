@@ -32,7 +32,7 @@ from kbackup.events import (
 )
 from kbackup.kafka import Cluster
 from kbackup.naming import Layout
-from kbackup.naming.renaming import EXCLUDES_NOTHING, UNROUTED, Asked, Routes
+from kbackup.naming.renaming import EXCLUDES_NOTHING, UNROUTED, Routes, TopicFilter
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
@@ -415,7 +415,7 @@ class RunLedger:
         self,
         plan: SinkPlan,
         cluster: Cluster,
-        asked: Asked,
+        asked: TopicFilter,
         reading: ReadOptions,
         settings: Mapping[str, Event],
     ) -> set[TopicPartition]:

@@ -283,7 +283,7 @@ class AccessCapture:
         self._looked = self._frame.environment.clock.steady_s()
         try:
             with closing(self._frame.environment.kafka.access()) as asked:
-                found, failures = access.asked(asked, self._frame.environment.clock.ms())
+                found, failures = access.take_bundle(asked, self._frame.environment.clock.ms())
             if found.missing.keys() != {*access.PARTS}:
                 self._keep(found)
         except KbackupError as error:

@@ -64,7 +64,7 @@ from kbackup.errors import (
 from kbackup.events import Plain, Warned
 from kbackup.formats import FormatOptions
 from kbackup.naming import Layout
-from kbackup.naming.renaming import Asked
+from kbackup.naming.renaming import TopicFilter
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
 from kbackup.runs.backup_state import BackupState, Looked, list_as_stored
@@ -167,7 +167,7 @@ class CopyRun:
         target: Store,
         layout: Layout,
         options: FormatOptions,
-        asked: Asked,
+        asked: TopicFilter,
         clock: Clock,
         summary: Summary,
         stop: Stop,

@@ -64,7 +64,7 @@ _AT_ONCE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class ExpireAsked:
+class ExpireOptions:
     """What is to go.
 
     Attributes:
@@ -154,7 +154,7 @@ class ExpireRun:
     def __init__(
         self,
         settings: Settings,
-        asked: ExpireAsked,
+        options: ExpireOptions,
         store: Store,
         layout: Layout,
         clock: Clock,
@@ -162,7 +162,7 @@ class ExpireRun:
         stop: Stop,
         agree: Agree | None,
     ) -> None:
-        self._settings, self._asked, self._store = settings, asked, store
+        self._settings, self._options, self._store = settings, options, store
         self._layout, self._clock, self._summary = layout, clock, summary
         self._stop, self._agree = stop, agree
         summary.facts |= history.selected(settings.asked)
@@ -212,7 +212,7 @@ class ExpireRun:
             self._begun_ms = self._now_ms()
             found = self._plan(self._begun_ms)
             yield from self._told(found)
-            if self._asked.is_undo:
+            if self._options.is_undo:
                 gone = sum(len(one.waits.rows) - len(one.undone) for one in found)
                 self._summary.skip("objects_gone", gone)
             if not any(one.is_work for one in found):
@@ -228,9 +228,10 @@ class ExpireRun:
         return int(store_clock(self._store, key).timestamp() * 1000)
 
     def _plan(self, now_ms: int) -> list[_Partition]:
-        settings, asked = self._settings, self._asked
+        settings, options = self._settings, self._options
         said = backup_state.read(self._store, self._layout, self._clock, settings.asked)
-        for issue in () if asked.is_undo else said.all_damage():  # it may say that a mark is undone
+        damage = () if options.is_undo else said.all_damage()
+        for issue in damage:  # it may say that a mark is undone
             raise CorruptObjectError(issue.what, issue.why, issue.do, key=issue.what)
         listed = listing.list_backup(
             self._store, self._layout, wiring.format_options(settings), topics=settings.topics
@@ -242,7 +243,7 @@ class ExpireRun:
         listing.check_partitions(settings.asked, (one.partition for one in every), place)
         wheres = sorted(where for where in every if settings.asked.has(where.partition))
         found = {where: marked(listed.sets.get(where, ()), said.ledger(where)) for where in wheres}
-        if asked.is_undo:
+        if options.is_undo:
             plans = [
                 _Partition(where, waits=one, undone=one.whole()) for where, one in found.items()
             ]
@@ -250,7 +251,7 @@ class ExpireRun:
             sets = said.left(listed).sets
             marks = self._to_mark(wheres, sets, said, now_ms)
             found = self._agreed(found, listed.sets, said, now_ms)
-            grown = now_ms - _ms(asked.grace)
+            grown = now_ms - _ms(options.grace)
             plans = [
                 _Partition(where, marks.get(where, ()), one.older(grown), one.younger(grown))
                 for where, one in found.items()
@@ -294,9 +295,9 @@ class ExpireRun:
     def _policy(
         self, found: Mapping[TopicPartition, Sequence[Block]], now_ms: int
     ) -> Mapping[TopicPartition, Sequence[Block]]:
-        asked = self._asked
-        before_ms = None if asked.older_than is None else now_ms - _ms(asked.older_than)
-        return to_expire(found, before_ms, asked.max_bytes)
+        options = self._options
+        before_ms = None if options.older_than is None else now_ms - _ms(options.older_than)
+        return to_expire(found, before_ms, options.max_bytes)
 
     def _agreed(
         self,
@@ -347,7 +348,7 @@ class ExpireRun:
         nobody asks Kafka.
         """
         row = said.topics.get(topic)
-        return not self._asked.takes_compacted and (
+        return not self._options.takes_compacted and (
             row is None
             or row.compacted is not False
             or "compact" in row.config.get("cleanup.policy", "")
@@ -366,9 +367,9 @@ class ExpireRun:
         if isinstance(self._store, Versions) and any(one.deletes.rows for one in found):
             self._has_versions = self._store.is_locked()
         yield from self._summary.finish().warnings
-        rows = [one.shown(_ms(self._asked.grace)) for one in found]
+        rows = [one.shown(_ms(self._options.grace)) for one in found]
         yield from rows
-        self._summary.facts |= {"is_undo": self._asked.is_undo} | {
+        self._summary.facts |= {"is_undo": self._options.is_undo} | {
             f"planned_{name}": sum(getattr(row, name) for row in rows) for name in _PLANNED
         }
 

@@ -30,7 +30,7 @@ from kbackup.errors import (
 from kbackup.events import INLINE, Ended, Planned, Tell
 from kbackup.kafka import Cluster
 from kbackup.naming import Layout, Place
-from kbackup.naming.renaming import ALL, Asked
+from kbackup.naming.renaming import ALL, TopicFilter
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import backup_state, wiring
 from kbackup.runs.backup_state import BackupState
@@ -287,7 +287,9 @@ class _Planner:
     def _of(self, name: str) -> tuple[BackupState, Catalog]:
         if name not in self._known:
             layout = wiring.layout(self.settings)
-            said = backup_state.read(self.store, layout, self.environment.clock, Asked([name]))
+            said = backup_state.read(
+                self.store, layout, self.environment.clock, TopicFilter([name])
+            )
             options = wiring.format_options(self.settings)
             self._known[name] = (
                 said,
@@ -406,7 +408,7 @@ def prune(
     *,
     now: datetime,
     older_than_s: float,
-    asked: Asked = ALL,
+    asked: TopicFilter = ALL,
     is_dry: bool = False,
 ) -> Iterator[Pruned]:
     """Abort the unfinished uploads of a backup's objects.

@@ -18,7 +18,7 @@ from kbackup.errors import (
 )
 from kbackup.kafka import Cluster, Position, Topic, check_idle
 from kbackup.naming import OFFSET_MAX, ObjectKey, View, check_topic
-from kbackup.naming.renaming import NOTHING_LEFT, Asked, LeftOut, Routes
+from kbackup.naming.renaming import NOTHING_LEFT, LeftOut, Routes, TopicFilter
 from kbackup.partitioners import Partitioner
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.runs import backup_state, history, wiring
@@ -464,7 +464,7 @@ def topics_of_drills(settings: Settings, cluster: Cluster, store: Store) -> list
     return sorted(drills.scratch_topics(store, wiring.layout(settings)).intersection(maybe))
 
 
-def partitions_of(topics: Mapping[str, Topic], asked: Asked) -> list[TopicPartition]:
+def partitions_of(topics: Mapping[str, Topic], asked: TopicFilter) -> list[TopicPartition]:
     """Return the partitions of *topics* that are *asked* for."""
     every = (where for topic in topics.values() for where in topic.wheres)
     return [where for where in every if asked.has(where.partition)]

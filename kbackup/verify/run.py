@@ -54,7 +54,7 @@ from kbackup.errors import (
 )
 from kbackup.events import NextCommand, Plain, Warned
 from kbackup.naming import Layout
-from kbackup.naming.renaming import ALL, Asked
+from kbackup.naming.renaming import ALL, TopicFilter
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicIdentity, TopicPartition
 from kbackup.runs import backup_state
@@ -111,7 +111,7 @@ def verify(
     summary: Summary,
     *,
     now: datetime,
-    asked: Asked = ALL,
+    asked: TopicFilter = ALL,
     notes: Notes = Notes(),
     only_format: str | None = None,
     read: Read | None = None,
@@ -162,7 +162,7 @@ class _Backup:
     now: datetime
     notes: Notes
     found: Catalog  # what is listed
-    asked: Asked
+    asked: TopicFilter
     topics: Sequence[str]  # those asked for
     partitions: Sequence[TopicPartition]  # theirs, those without any object too
     absent: Collection[str]  # topics that were asked for and are not in the backup
@@ -463,7 +463,7 @@ class Mending:
     reading: ReadOptions
     summary: Summary
     clock: Clock
-    asked: Asked = ALL
+    asked: TopicFilter = ALL
 
     def rebuild(self, *, only_new: bool = False) -> Iterator[Warned]:
         """Rebuild the ledger from the objects; if *only_new*, of topics that have none.

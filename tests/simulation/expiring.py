@@ -15,7 +15,7 @@ from tests.simulation.events import Committed, Ended, Note, Row
 from tests.simulation.play import Play
 from tests.simulation.process import Process, Script
 from tests.simulation.product import (
-    ExpireAsked,
+    ExpireOptions,
     ExpireRun,
     KbackupError,
     Mending,
@@ -96,13 +96,13 @@ class ExpiringPlay(Play):
     def _remove(self, rng: Random) -> None:
         """The oldest objects are marked, or deleted."""
         by_size = rng.random() < 0.2
-        asked = ExpireAsked(
+        asked = ExpireOptions(
             None if by_size else AGE, rng.choice((1, 2_000, 8_000)) if by_size else None, GRACE
         )
         self.expire(self._process(rng, self._fate_of_remover(rng)), asked)
 
     def _undo(self, rng: Random) -> None:
-        self.expire(self._process(rng, self._fate_of_remover(rng)), ExpireAsked(is_undo=True))
+        self.expire(self._process(rng, self._fate_of_remover(rng)), ExpireOptions(is_undo=True))
 
     def _fate_of_remover(self, rng: Random) -> Script:
         draw = rng.random()
@@ -113,7 +113,7 @@ class ExpiringPlay(Play):
             return Script(faults={at: rng.choice(("fail", "lost", "late")) for at in ats})
         return Script()
 
-    def expire(self, process: Process, asked: ExpireAsked) -> dict[str, Any] | None:
+    def expire(self, process: Process, asked: ExpireOptions) -> dict[str, Any] | None:
         """Run ``sink expire``."""
         settings = self._settings("expire", yes=True)
         summary, told = Summary(process.name, "sink expire"), list[Any]()
@@ -139,7 +139,7 @@ class ExpiringPlay(Play):
             return
         process, own = self._process(rng, Script()), Random(rng.random())
         at = rng.randint(4, 40)
-        asked = ExpireAsked(AGE, None, GRACE)
+        asked = ExpireOptions(AGE, None, GRACE)
 
         def expire() -> None:
             self.expire(self._process(own, Script()), asked)

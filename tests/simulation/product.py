@@ -50,7 +50,7 @@ from kbackup.kafka import (
     Topic,
 )
 from kbackup.naming import Layout, View
-from kbackup.naming.renaming import Asked
+from kbackup.naming.renaming import TopicFilter
 from kbackup.pipeline.write import ClosedFile
 from kbackup.records import SCHEMA, Prefetch, Span, TimestampType, TopicPartition
 from kbackup.restore import plan as restore_plan
@@ -71,7 +71,7 @@ from kbackup.runs.wiring import reading as reading_of
 from kbackup.sink import accounting, evidence, keep, maintenance, start
 from kbackup.sink import plan as sink_plan
 from kbackup.sink import run as sink_run
-from kbackup.sink.expire import ExpireAsked, ExpireRun
+from kbackup.sink.expire import ExpireOptions, ExpireRun
 from kbackup.sink.maintenance import RepairRun
 from kbackup.sink.plan import make_plan
 from kbackup.sink.run import SinkRun

@@ -15,7 +15,6 @@ from tests.simulation.determinism import Clock
 from tests.simulation.events import Ended, Event, Keyed, Note, Ruled, StandsBy, Vouched
 from tests.simulation.process import KilledError, Looks, Process, Script, Tasks
 from tests.simulation.product import (
-    Asked,
     Command,
     Environment,
     KbackupError,
@@ -26,6 +25,7 @@ from tests.simulation.product import (
     SinkRun,
     Stop,
     Summary,
+    TopicFilter,
     TopicPartition,
     VerifyUnit,
     layout_of,
@@ -246,7 +246,7 @@ class Stage:
         summary = self._survive(
             process,
             lambda: status(
-                store, self._layout, max_age_s=None, now=self.clock.now(), asked=Asked(names)
+                store, self._layout, max_age_s=None, now=self.clock.now(), asked=TopicFilter(names)
             ),
         )  # fmt: skip
         if self._is_dated(summary):

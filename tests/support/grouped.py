@@ -13,7 +13,7 @@ from kbackup.errors import KbackupError
 from kbackup.events import Ended
 from kbackup.pipeline.views import ViewSpec
 from kbackup.restore import transaction
-from kbackup.restore.groups import GroupsAsked, GroupsRun
+from kbackup.restore.groups import GroupsOptions, GroupsRun
 from kbackup.runs.position import RestorePosition
 from kbackup.runs.report import Summary
 from tests.support.target import COPY, FakeTarget, Grouped, Restoring
@@ -69,7 +69,7 @@ def groups_run(
 def set_groups(of: Restoring, *names: str, **options: Any) -> tuple[Ended, list[Any]]:
     """Run the command; how it ended, and what it told."""
     summary = Summary("r", "restore groups")
-    asked = GroupsAsked(names, options.pop("pattern", None), options.pop("renamed", None))
+    asked = GroupsOptions(names, options.pop("pattern", None), options.pop("renamed", None))
     try:
         told = [*groups_run(of, summary, **options).set(asked)]
     except KbackupError as error:

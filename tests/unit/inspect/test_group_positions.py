@@ -12,7 +12,7 @@ from kbackup.catalog.groups import GROUPS, OFFSET, TOPIC, UNSETTLED, GroupEntry,
 from kbackup.catalog.ledger.rows import table
 from kbackup.events import Plain, Warned, to_json
 from kbackup.inspect.topics import GroupStood, topics
-from kbackup.naming.renaming import ALL, Asked
+from kbackup.naming.renaming import ALL, TopicFilter
 from kbackup.pipeline.views import ReadOptions
 from tests.support.hand_clock import HandClock
 from tests.support.json_lines import LINES
@@ -41,7 +41,7 @@ def backup() -> Backup:
     return backup
 
 
-def told(backup: Backup, asked: Asked = ALL, until_ms: int | None = None) -> list[Plain]:
+def told(backup: Backup, asked: TopicFilter = ALL, until_ms: int | None = None) -> list[Plain]:
     """What `restore list --consumer-groups` says."""
     found = groups.read(backup.store, backup.layout, HandClock(NOW), until_ms)
     return list(topics(backup.store, backup.layout, ReadOptions(), captures=found, asked=asked))
@@ -81,7 +81,7 @@ def test_an_earlier_capture_is_told_as_of_its_time(backup: Backup) -> None:
 
 def test_only_the_partitions_that_are_asked_for(backup: Backup) -> None:
     """Groups are told of the selected topics and partitions alone."""
-    found = told(backup, Asked(names=("orders",), partitions=frozenset({1})))
+    found = told(backup, TopicFilter(names=("orders",), partitions=frozenset({1})))
 
     assert [1] == [one["partition"] for one in stood(found)]
     assert [] == [one for one in found if isinstance(one, Warned)]

@@ -14,7 +14,7 @@ from kbackup.events import to_json
 from kbackup.formats import FormatOptions
 from kbackup.inspect.topics import Thawed, thaw
 from kbackup.naming import Layout
-from kbackup.naming.renaming import Asked
+from kbackup.naming.renaming import TopicFilter
 from kbackup.runs.history import Estimate
 from kbackup.runs.report import Summary
 from kbackup.stores import Store, StoreSettings, Thaw
@@ -64,10 +64,10 @@ def test_what_nobody_has_asked_for_is_asked_for(store: FrozenStore) -> None:
 
 def test_giving_it_again_asks_for_nothing(store: FrozenStore) -> None:
     """Running the command again requests nothing and shows progress."""
-    ask(store, asked=Asked(["orders"]))
+    ask(store, asked=TopicFilter(["orders"]))
     del store.asked[:]
 
-    [orders] = ask(store, asked=Asked(["orders"]))
+    [orders] = ask(store, asked=TopicFilter(["orders"]))
 
     assert ([], 0, 3) == (store.asked, orders["asked"], orders["thawing"])
 
@@ -78,7 +78,11 @@ def test_a_dry_run_only_counts(store: FrozenStore) -> None:
     summary = Summary("r", "restore thaw")
 
     [orders] = ask(
-        store, asked=Asked(["orders"], partitions={0}), is_dry=True, tier="Bulk", summary=summary
+        store,
+        asked=TopicFilter(["orders"], partitions={0}),
+        is_dry=True,
+        tier="Bulk",
+        summary=summary,
     )
 
     assert ([], 1) == (store.asked, orders["asked"])
@@ -103,7 +107,7 @@ def test_what_the_backup_says_of_itself_is_asked_for_too(store: FrozenStore) -> 
     put_bytes(store, key, b"rows")
     store.classes[key] = "GLACIER"
 
-    ledger, _ = ask(store, asked=Asked(["orders"]))
+    ledger, _ = ask(store, asked=TopicFilter(["orders"]))
 
     assert (None, 1) == (ledger["topic"], ledger["asked"])
     assert (key, 7, "Standard") in store.asked
@@ -112,7 +116,7 @@ def test_what_the_backup_says_of_itself_is_asked_for_too(store: FrozenStore) -> 
 def test_a_topic_that_is_not_there_is_an_error(store: FrozenStore) -> None:
     """A topic that is not in the backup is an error at once."""
     with pytest.raises(IncompleteBackupError, match="order"):
-        ask(store, asked=Asked(["order"]))
+        ask(store, asked=TopicFilter(["order"]))
 
 
 def test_a_store_without_an_archive_says_so() -> None:

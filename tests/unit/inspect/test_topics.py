@@ -13,7 +13,7 @@ from kbackup.clock import rfc3339
 from kbackup.errors import IncompleteBackupError
 from kbackup.events import to_json
 from kbackup.inspect.topics import StoredPartition, topics
-from kbackup.naming.renaming import Asked
+from kbackup.naming.renaming import TopicFilter
 from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.backup_state import BackupState
 from kbackup.testing import FaultyStore
@@ -110,7 +110,7 @@ def test_a_named_topic_costs_its_own_listing() -> None:
     backup.put("payments", 0, range(5))
     store = FaultyStore("", backup.store)
 
-    found = [*topics(store, backup.layout, ReadOptions(), asked=Asked(["orders"]))]
+    found = [*topics(store, backup.layout, ReadOptions(), asked=TopicFilter(["orders"]))]
 
     assert [("list", "topics/orders/", "ok")] == store.calls
     assert ["orders"] == [to_json(row)["topic"] for row in found]
@@ -269,7 +269,7 @@ def test_a_topic_that_is_not_there_is_an_error() -> None:
     backup.put("orders", 0, [0])
 
     with pytest.raises(IncompleteBackupError) as caught:
-        rows(backup, asked=Asked(["order"]))
+        rows(backup, asked=TopicFilter(["order"]))
 
     assert "order" == caught.value.place["topic"]
 
@@ -280,7 +280,9 @@ def test_a_pattern_selects_whole_names() -> None:
     for topic in ("orders", "orders-eu", "payments"):
         backup.put(topic, 0, [0])
 
-    assert ["orders-eu"] == [row["topic"] for row in rows(backup, asked=Asked(pattern="orders-.*"))]
+    assert ["orders-eu"] == [
+        row["topic"] for row in rows(backup, asked=TopicFilter(pattern="orders-.*"))
+    ]
 
 
 def test_partitions_can_be_chosen() -> None:
@@ -289,7 +291,9 @@ def test_partitions_can_be_chosen() -> None:
     for partition in range(4):
         backup.put("orders", partition, [0])
 
-    assert [0, 3] == [row["partition"] for row in rows(backup, asked=Asked(partitions={0, 3, 9}))]
+    assert [0, 3] == [
+        row["partition"] for row in rows(backup, asked=TopicFilter(partitions={0, 3, 9}))
+    ]
 
 
 def test_rows_keep_the_json_contract() -> None:
@@ -312,4 +316,4 @@ def test_partitions_that_are_not_there_are_an_error() -> None:
     backup.put("orders", 0, [0])
 
     with pytest.raises(IncompleteBackupError, match="no partition that was asked for"):
-        rows(backup, asked=Asked(["orders"], partitions={9}))
+        rows(backup, asked=TopicFilter(["orders"], partitions={9}))

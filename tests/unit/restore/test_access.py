@@ -15,7 +15,7 @@ from kbackup.errors import ConfigurationError, KafkaError, RefusedError
 from kbackup.events import Event, to_json
 from kbackup.kafka import Acl, BrokerSetting, ScramUser
 from kbackup.naming import Layout
-from kbackup.restore.access import AccessAsked, AccessRun, read_passwords
+from kbackup.restore.access import AccessOptions, AccessRun, read_passwords
 from kbackup.runs.report import Summary
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.target import FakeTarget
@@ -56,7 +56,7 @@ class Restoring:
 
     def run(
         self,
-        asked: AccessAsked | None = None,
+        asked: AccessOptions | None = None,
         agree: Callable[[str], bool] | None = None,
         **options: Any,
     ) -> list[Event]:
@@ -66,7 +66,7 @@ class Restoring:
         kafka: Any = self.cluster
         self.summary = Summary("r", "restore access")
         run = AccessRun(settings, kafka, self.store, self.summary, agree)
-        return [to_json(event) for event in run(asked or AccessAsked(users=False))]
+        return [to_json(event) for event in run(asked or AccessOptions(users=False))]
 
 
 def told(events: list[Event], kind: str, *names: str) -> list[tuple[Any, ...]]:
@@ -90,7 +90,7 @@ def passwords(tmp_path: Path) -> Path:
 def test_what_denies_comes_before_what_allows_and_users_last(passwords: Path) -> None:
     """At no moment may anyone do more than in the end."""
     of = Restoring()
-    of.run(AccessAsked(passwords=passwords))
+    of.run(AccessOptions(passwords=passwords))
 
     assert ["DENY", "ALLOW", "app"] == of.cluster.who.done
     assert {"app": b"se:cret "} == of.cluster.who.passwords
@@ -102,9 +102,9 @@ def test_what_denies_comes_before_what_allows_and_users_last(passwords: Path) ->
 def test_nothing_is_added_twice(passwords: Path) -> None:
     """The second run finds all of it there, and asks nobody."""
     of = Restoring()
-    of.run(AccessAsked(passwords=passwords))
+    of.run(AccessOptions(passwords=passwords))
     of.cluster.who.done.clear()
-    again = of.run(AccessAsked(), yes=False)
+    again = of.run(AccessOptions(), yes=False)
 
     assert ([], 0) == (of.cluster.who.done, of.summary.exit_code())
     assert {"there"} == {action for (action,) in told(again, "acl", "action")}
@@ -144,9 +144,9 @@ def test_literal_entries_follow_renames() -> None:
     """Those of all topics, of internal ones, and of other resources keep their names."""
     internal = replace(READS, name="__consumer_offsets")
     of = Restoring((READS, ALL_TOPICS, internal, OF_GROUP))
-    of.run(AccessAsked(users=False), rename_prefix="copy_of_")
+    of.run(AccessOptions(users=False), rename_prefix="copy_of_")
     same = {acl.name for acl in of.cluster.who.entries or ()}
-    of.run(AccessAsked(users=False, renamed="dr_$0"), rename_prefix="copy_of_")
+    of.run(AccessOptions(users=False, renamed="dr_$0"), rename_prefix="copy_of_")
 
     assert {"copy_of_orders", "*", "__consumer_offsets", "billing"} == same
     assert "dr_billing" in {acl.name for acl in of.cluster.who.entries or ()}
@@ -280,7 +280,7 @@ def test_hosts_and_principals_that_may_not_fit_are_named(acl: Acl, note: str) ->
     """They are added all the same."""
     of = Restoring((acl,), settings={"ssl.principal.mapping.rules": "RULE:x"})
     of.cluster.who.entries = {replace(ALL_TOPICS, principal="User:else")}
-    found = of.run(AccessAsked())
+    found = of.run(AccessOptions())
 
     assert [note] == notes(found)
     assert acl in (of.cluster.who.entries or ())
@@ -291,9 +291,9 @@ def test_a_cluster_without_an_authoriser_is_refused(passwords: Path) -> None:
     of = Restoring()
     of.cluster.who.entries = None
     with pytest.raises(RefusedError, match="keeps no ACLs"):
-        of.run(AccessAsked(passwords=passwords))
+        of.run(AccessOptions(passwords=passwords))
     before = [*of.cluster.who.done]
-    of.run(AccessAsked(acls=False, passwords=passwords))
+    of.run(AccessOptions(acls=False, passwords=passwords))
 
     assert ([], ["app"]) == (before, of.cluster.who.done)
 
@@ -301,7 +301,7 @@ def test_a_cluster_without_an_authoriser_is_refused(passwords: Path) -> None:
 def test_a_user_without_a_password_is_left_out(passwords: Path) -> None:
     """Others are added, and the run exits 3."""
     of = Restoring(users=(APP, replace(APP, name="nightly")))
-    found = of.run(AccessAsked(acls=False, passwords=passwords))
+    found = of.run(AccessOptions(acls=False, passwords=passwords))
 
     assert [("app", "add"), ("nightly", "left")] == told(found, "scram_user", "name", "action")
     assert (3, {"remaining_users": 1}) == (of.summary.exit_code(), of.summary.skipped)
@@ -312,7 +312,7 @@ def test_a_user_who_is_there_keeps_password_and_iterations(passwords: Path) -> N
     """What differs is shown."""
     of = Restoring()
     of.cluster.who.people = {("app", "SCRAM-SHA-512"): 4096}
-    found = of.run(AccessAsked(acls=False, passwords=passwords))
+    found = of.run(AccessOptions(acls=False, passwords=passwords))
 
     assert [("there", "with 4096 iterations")] == told(found, "scram_user", "action", "note")
     assert {} == of.cluster.who.passwords
@@ -322,7 +322,7 @@ def test_a_user_of_another_mechanism_is_added(passwords: Path) -> None:
     """Each mechanism has a credential of its own."""
     of = Restoring()
     of.cluster.who.people = {("app", "SCRAM-SHA-256"): 4096}
-    of.run(AccessAsked(acls=False, passwords=passwords))
+    of.run(AccessOptions(acls=False, passwords=passwords))
 
     assert {("app", "SCRAM-SHA-256"): 4096, ("app", "SCRAM-SHA-512"): 8192} == (
         of.cluster.who.people
@@ -333,7 +333,7 @@ def test_a_service_without_users_is_named(passwords: Path) -> None:
     """They are left to the service's own means."""
     of = Restoring()
     of.cluster.who.people = None
-    of.run(AccessAsked(acls=False, passwords=passwords))
+    of.run(AccessOptions(acls=False, passwords=passwords))
 
     assert (3, {}) == (of.summary.exit_code(), of.cluster.who.passwords)
 
@@ -348,7 +348,7 @@ def test_broker_settings_that_differ_are_shown_and_no_passwords(passwords: Path)
         "e": BrokerSetting("5", is_default=True),
         "hidden": BrokerSetting(None, is_default=False),
     }
-    found = of.run(AccessAsked(passwords=passwords))
+    found = of.run(AccessOptions(passwords=passwords))
 
     assert [("a", "1", "9"), ("c", "3", None), ("d", None, "4")] == told(
         found, "broker_setting", "setting", "captured", "here"
@@ -361,7 +361,7 @@ def test_what_is_in_no_capture_is_said_each_time(passwords: Path) -> None:
     of = Restoring()
     of.put(AccessBundle(TAKEN + 1000, None, (APP,), None, {"acls": "denied", "settings": "no"}))
     of.cluster.who.denied = {"settings"}
-    found = of.run(AccessAsked(passwords=passwords))
+    found = of.run(AccessOptions(passwords=passwords))
 
     codes = [code for (code,) in told(found, "warning", "code")]
     expected = ["not_captured", *["access_not_captured"] * 2, "not_compared", "first_acl"]

@@ -20,7 +20,7 @@ from kbackup.naming import View
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import TopicPartition
 from kbackup.restore import drill
-from kbackup.restore.drill import DrillAsked, DrillRun
+from kbackup.restore.drill import DrillOptions, DrillRun
 from kbackup.runs.context import Environment, Stop
 from kbackup.stores import Store
 from tests.support.grouped import capture
@@ -52,7 +52,7 @@ class Rehearsing:
         """The target."""
         return self.of.target
 
-    def run(self, asked: DrillAsked = DrillAsked(), **options: Any) -> Ended:  # noqa: B008
+    def run(self, asked: DrillOptions = DrillOptions(), **options: Any) -> Ended:  # noqa: B008
         """One drill."""
         extra = [f"lock.dir={self.folder}", *options.pop("extra", ())]
         given = {"bootstrap_servers": "-", "s3_bucket_name": "b", **options}
@@ -219,8 +219,8 @@ def test_a_drill_in_another_cluster_is_left_alone(rehearsing: Rehearsing) -> Non
 
 def test_a_limit_that_is_exceeded_is_a_failure(rehearsing: Rehearsing) -> None:
     """Exit 7, with a report, and no topic left; an age that nobody knows is too old."""
-    slow = rehearsing.run(DrillAsked(rto_s=-1))
-    old = rehearsing.run(DrillAsked(rpo_s=900))
+    slow = rehearsing.run(DrillOptions(rto_s=-1))
+    old = rehearsing.run(DrillOptions(rpo_s=900))
 
     assert (7, ["drill"]) == (slow.exit_code, [one.code for one in slow.errors])
     assert (7, ["drill"]) == (old.exit_code, [one.code for one in old.errors])
@@ -308,7 +308,7 @@ def test_a_sample_is_the_newest_objects_of_each_partition(
     """What a sink stores meanwhile is not of it; groups go on in it; all is estimated."""
     rehearsing.of.sink("orders", 1, range(5), range(5, 10), partitions=2)
 
-    ended = rehearsing.run(DrillAsked(most))
+    ended = rehearsing.run(DrillOptions(most))
 
     report = report_of(ended)
     assert [] == [str(one) for one in ended.errors]
@@ -361,7 +361,7 @@ def test_a_key_that_opens_the_newest_alone_is_found(rehearsing: Rehearsing) -> N
     backup.settings = replace(backup.settings, wrapper=Sealing())
 
     with pytest.raises(NoKeyError, match="is encrypted"):
-        rehearsing.run(DrillAsked(1))
+        rehearsing.run(DrillOptions(1))
 
     assert NOTHING == rehearsing.left()
 

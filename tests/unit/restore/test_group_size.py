@@ -10,7 +10,7 @@ from kbackup.catalog.groups import TOPIC as ABOUT_TOPIC
 from kbackup.clock import SystemClock
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
-from kbackup.restore.groups import GroupsAsked, GroupTranslated
+from kbackup.restore.groups import GroupsOptions, GroupTranslated
 from kbackup.runs.report import Summary
 from tests.support.grouped import capture, groups_run, restored, set_groups
 from tests.support.target import COPY, MARKER, Grouped, Restoring
@@ -106,7 +106,7 @@ def test_what_groups_cost_is_in_proportion_to_their_number(
     looks = Looks(vars(GroupEntry)["group"])
     monkeypatch.setattr(GroupEntry, "group", looks)
 
-    told = sum(isinstance(one, GroupTranslated) for one in run.set(GroupsAsked()))
+    told = sum(isinstance(one, GroupTranslated) for one in run.set(GroupsOptions()))
 
     ended = summary.finish()
     assert ([], groups, groups * partitions) == (

@@ -20,7 +20,7 @@ from kbackup.errors import (
 from kbackup.records import TopicPartition
 from kbackup.restore import accounting
 from kbackup.restore.job import MODULO, PartitionMap, _of_key, murmur2, partitions_of, spread
-from kbackup.restore.target import asked
+from kbackup.restore.target import checked_by_cluster
 from tests.support.standby import Standby
 from tests.support.target import MARKER, CrashError, FakeTarget, Log, Restoring, values
 
@@ -52,12 +52,12 @@ def test_a_partitions_own_group_must_not_be_in_use() -> None:
     plan = restoring.plan(partition_map="modulo", target_partitions=1)
     cluster: Any = restoring.cluster
     rights: Any = FakeTarget()
-    assert not asked(plan, cluster, rights, None, asks_for_transactions=False).refusals
+    assert not checked_by_cluster(plan, cluster, rights, None, asks_for_transactions=False).refusals
 
     cluster.busy = plan.groups[1]
 
     with pytest.raises(GroupActiveError, match=r"[.]1 has live members") as caught:
-        asked(plan, cluster, rights, None, asks_for_transactions=False)
+        checked_by_cluster(plan, cluster, rights, None, asks_for_transactions=False)
     assert "10.0.0.7" in caught.value.why
 
 

@@ -12,7 +12,7 @@ from kbackup.restore.accounting import TargetCount, Written, audit
 from kbackup.restore.checks import Target, TopicCopy
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.plan import PlannedTopic, RestorePlan
-from kbackup.restore.target import asked, create
+from kbackup.restore.target import checked_by_cluster, create
 from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
 from tests.support.target import FakeTarget
 
@@ -63,7 +63,7 @@ def planned(name: str, action: str = "create", *refusals: KbackupError) -> Plann
 def look(target: Any, *topics: PlannedTopic, exactly_once: bool = True) -> RestorePlan:
     """Return the plan of *topics*, asked about."""
     plan = RestorePlan(topics, "g", {})
-    return asked(plan, target, target, None, asks_for_transactions=exactly_once)
+    return checked_by_cluster(plan, target, target, None, asks_for_transactions=exactly_once)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_plan_without_work_asks_nothing() -> None:
     plan = RestorePlan((done,), "g", {TopicPartition("a", 0): Span(0, 1)})
     target: Any = Strict(lacks={"group": "READ"})
 
-    assert plan is asked(plan, target, target, None, asks_for_transactions=True)
+    assert plan is checked_by_cluster(plan, target, target, None, asks_for_transactions=True)
 
 
 # what an audit takes for a difference

@@ -8,7 +8,7 @@ import pytest
 from kbackup.errors import KbackupError
 from kbackup.events import Ended
 from kbackup.kafka import GroupOffset
-from kbackup.restore.groups import GroupsAsked
+from kbackup.restore.groups import GroupsOptions
 from kbackup.runs.report import Summary
 from kbackup.stores import put_bytes
 from tests.support.grouped import grouped, groups_run, set_groups
@@ -26,7 +26,7 @@ def done(of: Restoring, *, undo: bool, name: str = ID, **options: Any) -> Ended:
         if undo:
             run.undo(name)
         else:
-            [*run.set(GroupsAsked(id=ID))]
+            [*run.set(GroupsOptions(id=ID))]
     except KbackupError as error:
         summary.fail(error)
     return summary.finish()

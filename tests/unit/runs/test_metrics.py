@@ -23,7 +23,7 @@ from kbackup.errors import ConfigurationError, KafkaError, KbackupError, LockedE
 from kbackup.events import Event, to_json
 from kbackup.local.servers import free_ports
 from kbackup.naming import Layout
-from kbackup.naming.renaming import ALL, Asked
+from kbackup.naming.renaming import ALL, TopicFilter
 from kbackup.records import Span
 from kbackup.runs import history
 from kbackup.runs.context import Environment, RunContext, Stop
@@ -68,7 +68,7 @@ def ran(store: Store, hours_ago: float, exit_code: int = 0, **more: Any) -> None
 
 
 def exporter(
-    store: Store, clock: HandClock, of: Words = SINK, asked: Asked = ALL, **more: Any
+    store: Store, clock: HandClock, of: Words = SINK, asked: TopicFilter = ALL, **more: Any
 ) -> Exporter:
     return Exporter(Watched(store, "s3://b", LAYOUT, clock, asked, of), **more)
 
@@ -198,7 +198,7 @@ def test_copies_and_expiries_say_how_they_went(store: MemoryStore, clock: HandCl
     ran(store, 24 * 101, deleted=4, command="sink expire")
     ran(store, 24 * 99, 3, deleted=2, deleted_bytes=20, command="sink expire")
 
-    found = looked(exporter(store, clock, asked=Asked(["orders"])))
+    found = looked(exporter(store, clock, asked=TopicFilter(["orders"])))
 
     of_copy = {
         "timestamp_seconds": NOW.timestamp() - 7200,
@@ -231,7 +231,7 @@ def test_a_restore_says_how_far_it_is(store: MemoryStore, clock: HandClock) -> N
     done = to_json(row(target="copy", planned_objects=8, objects=2, bytes_read=5))
     ran(store, 1, command="restore", group="standby", partitions=[done], bytes_read=5)
 
-    found = looked(exporter(store, clock, RESTORE, Asked(["orders"])))
+    found = looked(exporter(store, clock, RESTORE, TopicFilter(["orders"])))
 
     assert (8.0, 2.0, 5.0, 5.0) == (
         found["kbackup_restore_planned_objects standby orders 0 copy"],
@@ -245,7 +245,7 @@ def test_metrics_of_several_backups_can_be_told_apart(
     store: MemoryStore, clock: HandClock, tmp_path: Path
 ) -> None:
     """Each has the backup, whose runs, and of which topics, quoted as Prometheus reads it."""
-    metrics = exporter(store, clock, asked=Asked(pattern=r'a"\d'))
+    metrics = exporter(store, clock, asked=TopicFilter(pattern=r'a"\d'))
 
     metrics.look()
     metrics.write(tmp_path / "out.prom")

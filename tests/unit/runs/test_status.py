@@ -12,7 +12,7 @@ from kbackup.catalog import groups, identity
 from kbackup.errors import ConfigurationError, StoreError
 from kbackup.events import to_json
 from kbackup.naming import Layout
-from kbackup.naming.renaming import Asked
+from kbackup.naming.renaming import TopicFilter
 from kbackup.runs import history
 from kbackup.runs.locks import RunLock
 from kbackup.runs.status import RESTORE, ThisRestore, status
@@ -108,7 +108,7 @@ def test_a_success_before_many_runs_of_others_is_known() -> None:
         ran(store, at / 4, names=["audit"])
     before = len(store.calls)
 
-    found = look(store, asked=Asked(["orders"]))
+    found = look(store, asked=TopicFilter(["orders"]))
 
     assert (0, run[:20]) == (found["exit_code"], found["last_success"])
     assert len(store.calls) - before < 400
@@ -172,7 +172,7 @@ def test_two_backups_in_one_place_are_told_apart(
     ran(store, 2, 5, names=["orders"])
     ran(store, 1, names=["audit", "payments"])
 
-    assert age_s == look(store, asked=Asked(names))["age_s"]
+    assert age_s == look(store, asked=TopicFilter(names))["age_s"]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_only_what_was_asked_for_is_told(
     partitions = [ROW | {"topic": topic, "partition": number} for topic, number in places]
     ran(store, 1, names=["orders", "payments", "pay.*"], partitions=partitions)
 
-    told = look(store, asked=Asked(**asked))["partitions"]
+    told = look(store, asked=TopicFilter(**asked))["partitions"]
 
     assert rows == [f"{row['topic']} {row['partition']}" for row in told]
 
@@ -224,7 +224,9 @@ def test_a_running_sink_is_seen(
         sink(store, tmp_path, "r3", purpose="restore"),
         sink(store, tmp_path, "r4", layout=Layout("other")),
     ):
-        found = status(store, LAYOUT, max_age_s=None, now=datetime.now(UTC), asked=Asked(names))
+        found = status(
+            store, LAYOUT, max_age_s=None, now=datetime.now(UTC), asked=TopicFilter(names)
+        )
 
     assert running == sorted(one.run for one in found.facts["running"])
 
@@ -364,18 +366,24 @@ CONFIGURED = ThisRestore(["standby", "before-the-id"], "restore|x")
 @pytest.mark.parametrize(
     ("asked", "more", "exit_code"),
     [
-        pytest.param(Asked(), {}, 0, id="all topics"),
-        pytest.param(Asked(["a", "b"]), {"names": ["a", "b"]}, 0, id="several topics"),
-        pytest.param(Asked(["a", "b"]), {"names": ["a"]}, 7, id="of which only some were restored"),
-        pytest.param(Asked(), {"names": ["a"]}, 7, id="all topics, of which one was restored"),
-        pytest.param(Asked(), {"only_partitions": [0]}, 7, id="not all partitions"),
-        pytest.param(Asked(), {"partition_map": "key"}, 0, id="partition map"),
-        pytest.param(Asked(), {"group": "before-the-id"}, 0, id="begun before the backup's id"),
-        pytest.param(Asked(), {"group": "drill"}, 7, id="never run"),
+        pytest.param(TopicFilter(), {}, 0, id="all topics"),
+        pytest.param(TopicFilter(["a", "b"]), {"names": ["a", "b"]}, 0, id="several topics"),
+        pytest.param(
+            TopicFilter(["a", "b"]), {"names": ["a"]}, 7, id="of which only some were restored"
+        ),
+        pytest.param(
+            TopicFilter(), {"names": ["a"]}, 7, id="all topics, of which one was restored"
+        ),
+        pytest.param(TopicFilter(), {"only_partitions": [0]}, 7, id="not all partitions"),
+        pytest.param(TopicFilter(), {"partition_map": "key"}, 0, id="partition map"),
+        pytest.param(
+            TopicFilter(), {"group": "before-the-id"}, 0, id="begun before the backup's id"
+        ),
+        pytest.param(TopicFilter(), {"group": "drill"}, 7, id="never run"),
     ],
 )
 def test_the_restore_of_a_configuration_is_looked_at_alone(
-    store: MemoryStore, asked: Asked, more: dict[str, Any], exit_code: int
+    store: MemoryStore, asked: TopicFilter, more: dict[str, Any], exit_code: int
 ) -> None:
     """What others have restored from the bucket, later and well, does not count."""
     put_back(store, 0.5, **more)

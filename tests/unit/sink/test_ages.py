@@ -8,7 +8,7 @@ import pytest
 from kbackup.errors import StoreError
 from kbackup.inspect.examination import last_backups
 from kbackup.naming import Layout
-from kbackup.naming.renaming import Asked
+from kbackup.naming.renaming import TopicFilter
 from kbackup.runs import status
 from kbackup.stores import StoreSettings, open_store
 from tests.support.fake_kafka import FakeKafka
@@ -40,7 +40,9 @@ class Backup:
     def is_younger_than(self, age_s: float, **asked: Any) -> bool:
         """What ``sink status --max-age`` says now."""
         at, now = open_store(self.store), self.clock.now()
-        code = status.status(at, Layout(), max_age_s=age_s, now=now, asked=Asked(**asked)).exit_code
+        code = status.status(
+            at, Layout(), max_age_s=age_s, now=now, asked=TopicFilter(**asked)
+        ).exit_code
         assert code in {0, 7}
         return code == 0
 

@@ -16,12 +16,12 @@ from kbackup.clock import SystemClock
 from kbackup.errors import StoreError
 from kbackup.events import Warned, to_json
 from kbackup.naming import Layout
-from kbackup.naming.renaming import ALL, Asked
+from kbackup.naming.renaming import ALL, TopicFilter
 from kbackup.records import TopicPartition
 from kbackup.runs import backup_state, history
 from kbackup.runs.context import Stop
 from kbackup.runs.report import Summary
-from kbackup.sink.expire import ExpireAsked, ExpireRun
+from kbackup.sink.expire import ExpireOptions, ExpireRun
 from kbackup.stores import (
     ObjectHead,
     Store,
@@ -146,7 +146,7 @@ def test_what_is_there_is_not_sent_again(source: Source, target: Store) -> None:
     assert ledger(source.store, "orders", "audit") == ledger(target, "orders", "audit")
 
 
-def last_copy(store: Store, asked: Asked = ALL) -> tuple[Mapping[str, Any], datetime | None]:
+def last_copy(store: Store, asked: TopicFilter = ALL) -> tuple[Mapping[str, Any], datetime | None]:
     """What a store says of how it was copied into, and when that went well."""
     found = history.RecentRuns.listed(store, LAYOUT, SystemClock().now()).last("sink copy", asked)
     return ({}, None) if found is None else (found.record.said, found.success)
@@ -158,16 +158,16 @@ def test_a_copy_says_how_it_was_made(source: Source, target: Store) -> None:
     first, some, failed = map(history.new_run_id, ago)
     names, before = ["orders"], datetime.now(UTC).replace(microsecond=0)
 
-    copied(source.store, target, asked=Asked(names), run=first)
-    copied(source.store, target, asked=Asked(names, partitions=(1,)), run=some)
+    copied(source.store, target, asked=TopicFilter(names), run=first)
+    copied(source.store, target, asked=TopicFilter(names, partitions=(1,)), run=some)
 
-    said, success = last_copy(target, Asked(names))
+    said, success = last_copy(target, TopicFilter(names))
     assert (first, 0, 4) == (said["run"], said["exit_code"], said["sent"])
     assert said["timings"]["work_s"] >= 0
     assert success is not None
     assert before <= success
-    assert some == last_copy(target, Asked(names, partitions=(1,)))[0]["run"]
-    assert {} == last_copy(target, Asked(["audit"]))[0] == last_copy(source.store)[0]
+    assert some == last_copy(target, TopicFilter(names, partitions=(1,)))[0]["run"]
+    assert {} == last_copy(target, TopicFilter(["audit"]))[0] == last_copy(source.store)[0]
 
     source.store.delete(OBJECT)
     copied(source.store, target, 7, run=failed)
@@ -206,13 +206,13 @@ def test_a_plan_says_what_a_copy_takes(source: Source, target: Store) -> None:
 
 def test_only_what_is_asked_for_is_copied(source: Source, target: Store) -> None:
     """Topics as of other commands; the ledger speaks of what is there alone."""
-    copied(source.store, target, asked=Asked(["audit"]))
+    copied(source.store, target, asked=TopicFilter(["audit"]))
 
     assert ["audit"] == sorted({key.split("/")[1] for key in contents(target, "topics/")})
     assert {"audit"} == backup_state.read(target, LAYOUT, SystemClock()).names
     assert 0 == verified(target, LAYOUT).exit_code()
 
-    copied(source.store, target, asked=Asked(["orders"], partitions=(1,)))
+    copied(source.store, target, asked=TopicFilter(["orders"], partitions=(1,)))
 
     state = backup_state.read(target, LAYOUT, SystemClock())
     assert [1] == [*state.ledgers["orders"].partitions]
@@ -221,7 +221,7 @@ def test_only_what_is_asked_for_is_copied(source: Source, target: Store) -> None
 
 def test_a_partition_that_is_not_there_is_no_copy(source: Source, target: Store) -> None:
     """Nobody is told that all is well where nothing was looked at; a topic is named (7) too."""
-    told = copied(source.store, target, 7, asked=Asked(partitions=[7]))
+    told = copied(source.store, target, 7, asked=TopicFilter(partitions=[7]))
 
     assert ["incomplete"] == [error["code"] for error in told["errors"]]
     assert [] == [one.key for one in target.list("topics/")]
@@ -458,7 +458,7 @@ def expire(store: Store, **asked: Any) -> None:
     done = Summary(f"e-{uuid4()}", "sink expire")
     settings = load("expire", s3_bucket_name="b", yes=True, no_lock=True).settings
     run = ExpireRun(
-        settings, ExpireAsked(**asked), store, LAYOUT, SystemClock(), done, Stop(), None
+        settings, ExpireOptions(**asked), store, LAYOUT, SystemClock(), done, Stop(), None
     )
     list(run())
     assert 0 == done.exit_code()

@@ -13,7 +13,7 @@ from kbackup.clock import SystemClock
 from kbackup.errors import RefusedError, StoreError, TopicChangedError
 from kbackup.kafka import Position
 from kbackup.naming import View
-from kbackup.naming.renaming import Asked
+from kbackup.naming.renaming import TopicFilter
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.runs import backup_state
@@ -59,7 +59,7 @@ def begin(backup: Backup, there: Any, run: str = RUN, **options: object) -> None
     ledger.begin(
         planned,
         there,
-        Asked([*planned.topics]),
+        TopicFilter([*planned.topics]),
         ReadOptions(),
         topic_settings(planned, there.topic_config(planned.topics)),
     )

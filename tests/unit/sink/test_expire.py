@@ -25,7 +25,7 @@ from kbackup.runs.history import Estimate
 from kbackup.runs.inventory import Inventory, listed
 from kbackup.runs.locks import RunLock
 from kbackup.runs.report import Summary
-from kbackup.sink.expire import ExpireAsked, ExpireRun, ExpiryPlanned
+from kbackup.sink.expire import ExpireOptions, ExpireRun, ExpiryPlanned
 from kbackup.verify.run import Acceptance
 from tests.support.configurations import load
 from tests.support.hand_clock import HandClock
@@ -43,7 +43,7 @@ from tests.support.ledgers import (
 from tests.support.mortal import Gone, Mortal
 from tests.support.served_store import ServedStore
 
-OLD = ExpireAsked(older_than=timedelta(), grace=timedelta())
+OLD = ExpireOptions(older_than=timedelta(), grace=timedelta())
 """All that is there, and at once."""
 
 CUTS = range(10), range(10, 20), range(20, 30)
@@ -52,7 +52,7 @@ CUTS = range(10), range(10, 20), range(20, 30)
 class Expired:
     """What a run has said, and its exit code."""
 
-    def __init__(self, backup: Backup, asked: ExpireAsked, **options: Any) -> None:
+    def __init__(self, backup: Backup, asked: ExpireOptions, **options: Any) -> None:
         store = options.pop("store", backup.store)
         agree = options.pop("agree", None)
         stop = options.pop("stop", Stop())
@@ -173,7 +173,7 @@ def test_a_mark_can_be_taken_back() -> None:
     [*mending(backup).rebuild()]
     assert stored[2:] == read(backup)
 
-    undone = Expired(backup, ExpireAsked(is_undo=True))
+    undone = Expired(backup, ExpireOptions(is_undo=True))
 
     assert (0, 2, stored) == (undone.code, undone.rows[0].undone, read(backup))
     assert "2 objects kept" == expired(undone.summary)
@@ -183,14 +183,14 @@ def test_a_mark_can_be_taken_back() -> None:
     assert stored[2:] == read(backup)
     Expired(backup, OLD)
     [*mending(backup).rebuild()]
-    assert (0, [], 3) == (*judged(backup), Expired(backup, ExpireAsked(is_undo=True)).code + 3)
+    assert (0, [], 3) == (*judged(backup), Expired(backup, ExpireOptions(is_undo=True)).code + 3)
 
 
 def test_a_lost_object_is_missing_again_once_the_mark_is_taken_back() -> None:
     """A mark that was taken back excuses nothing."""
     backup, stored = backup_with_ledger(*CUTS)
     Expired(backup, OLD)
-    Expired(backup, ExpireAsked(is_undo=True))
+    Expired(backup, ExpireOptions(is_undo=True))
     backup.store.delete(stored[0])
 
     assert 7 == judged(backup)[0]
@@ -202,7 +202,7 @@ def test_what_is_gone_cannot_be_taken_back() -> None:
     Expired(backup, OLD)
     backup.store.delete(stored[0])
 
-    undone = Expired(backup, ExpireAsked(is_undo=True))
+    undone = Expired(backup, ExpireOptions(is_undo=True))
 
     assert (3, {"objects_gone": 1}) == (undone.code, undone.summary.skipped)
     assert (stored[1:], (0, [])) == (read(backup), judged(backup))
@@ -223,7 +223,7 @@ def test_where_no_mark_can_be_taken_back_it_is_said(is_marked: bool, code: int, 
         for key in stored[:2]:
             backup.store.delete(key)
 
-    undone = Expired(backup, ExpireAsked(is_undo=True))
+    undone = Expired(backup, ExpireOptions(is_undo=True))
 
     assert (code, says) == (undone.code, expired(undone.summary))
     assert ({"objects_gone": 2} if is_marked else {}) == undone.summary.skipped
@@ -274,11 +274,11 @@ def test_what_is_not_old_enough_stays() -> None:
     """By its records, and by when it was stored; then by size, the oldest first."""
     backup, stored = backup_with_ledger(*CUTS)
 
-    young = Expired(backup, ExpireAsked(older_than=timedelta(days=365)))
+    young = Expired(backup, ExpireOptions(older_than=timedelta(days=365)))
 
     assert (0, [], stored) == (young.code, young.rows, read(backup))
     size = sum(one.size for one in backup.store.list(stored[2]))
-    by_size = Expired(backup, ExpireAsked(max_bytes=size + 1))
+    by_size = Expired(backup, ExpireOptions(max_bytes=size + 1))
     assert ([2], stored[2:]) == ([one.marks for one in by_size.rows], read(backup))
 
 
@@ -308,7 +308,7 @@ def test_young_records_stay_however_long_ago_they_were_stored() -> None:
 def test_objects_that_overlap_go_together() -> None:
     """A prefix that ends inside another object would leave a hole."""
     backup, stored = backup_with_ledger(range(10), range(5, 15), range(15, 20), range(20, 30))
-    first = ExpireAsked(max_bytes=sum(one.size for one in backup.store.list("topics/")) - 1)
+    first = ExpireOptions(max_bytes=sum(one.size for one in backup.store.list("topics/")) - 1)
 
     assert [(2, 15)] == [(one.marks, one.up_to) for one in Expired(backup, first).rows]
     assert stored[2:] == read(backup)
@@ -359,12 +359,12 @@ def test_nothing_is_removed_by_a_damaged_ledger(folder: str) -> None:
     backup, stored = backup_with_ledger(*CUTS)
     Expired(backup, OLD)
     there = {one.key for one in backup.store.list("")}
-    Expired(backup, ExpireAsked(is_undo=True))
+    Expired(backup, ExpireOptions(is_undo=True))
     damage(backup, folder, spare=there if folder == "objects/" else ())
 
     assert [7, 7] == [Expired(backup, replace(OLD, takes_compacted=True)).code for _ in range(2)]
     assert stored == keys(backup)
-    assert 0 == Expired(backup, ExpireAsked(is_undo=True)).code
+    assert 0 == Expired(backup, ExpireOptions(is_undo=True)).code
 
 
 def test_nothing_is_done_unless_somebody_agrees() -> None:
@@ -429,7 +429,7 @@ def test_what_was_stored_again_is_not_what_was_marked() -> None:
     ids=["age", "size", "compacted"],
 )
 def test_a_mark_that_the_policy_would_not_set_deletes_nothing(
-    asked: ExpireAsked, compacted: bool
+    asked: ExpireOptions, compacted: bool
 ) -> None:
     """Whoever may write to the bucket may write marks: it is named, and can be taken back."""
     backup, stored = backup_with_ledger(*CUTS)
@@ -442,7 +442,7 @@ def test_a_mark_that_the_policy_would_not_set_deletes_nothing(
     assert (3, [], stored) == (found.code, found.rows, keys(backup))
     assert {"objects_not_removed": 2} == found.summary.skipped
     assert stored[0] in str(found.summary.warnings)
-    assert 2 == Expired(backup, ExpireAsked(is_undo=True)).rows[0].undone
+    assert 2 == Expired(backup, ExpireOptions(is_undo=True)).rows[0].undone
 
 
 def test_an_object_that_has_changed_is_not_deleted() -> None:

@@ -11,7 +11,7 @@ from kbackup.cli.screens import pruned
 from kbackup.errors import ConfigurationError, StoreError
 from kbackup.events import to_json
 from kbackup.naming import Layout
-from kbackup.naming.renaming import Asked
+from kbackup.naming.renaming import TopicFilter
 from kbackup.runs.report import Summary
 from kbackup.sink.maintenance import prune
 from kbackup.stores import StoreSettings, UnfinishedUpload
@@ -106,14 +106,14 @@ def test_what_may_not_be_asked_is_unknown(store: Uploading) -> None:
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        pytest.param(Asked(["payments"]), [key("payments", 0)], id="by name"),
-        pytest.param(Asked(pattern="pay.*"), [key("payments", 0)], id="by pattern"),
-        pytest.param(Asked(["orders"], partitions={1}), [key("orders", 1)], id="partition"),
-        pytest.param(Asked(["nothing"]), [], id="a topic without any"),
+        pytest.param(TopicFilter(["payments"]), [key("payments", 0)], id="by name"),
+        pytest.param(TopicFilter(pattern="pay.*"), [key("payments", 0)], id="by pattern"),
+        pytest.param(TopicFilter(["orders"], partitions={1}), [key("orders", 1)], id="partition"),
+        pytest.param(TopicFilter(["nothing"]), [], id="a topic without any"),
     ],
 )
 def test_topics_and_partitions_can_be_chosen(
-    store: Uploading, asked: Asked, expected: list[str]
+    store: Uploading, asked: TopicFilter, expected: list[str]
 ) -> None:
     """Topics and partitions can be chosen, as for every command."""
     work(store, asked=asked)

@@ -13,7 +13,7 @@ from kbackup.clock import SystemClock
 from kbackup.errors import ConfigurationError
 from kbackup.kafka import Position
 from kbackup.naming import Layout
-from kbackup.naming.renaming import Asked
+from kbackup.naming.renaming import TopicFilter
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
 from kbackup.runs.backup_state import read
@@ -229,7 +229,7 @@ def test_the_ledger_knows_a_repaired_object() -> None:
 
     bucket.repair("orders:0:10")
 
-    ledger = read(bucket.store, Layout(), SystemClock(), Asked(["orders"])).ledger(ORDERS)
+    ledger = read(bucket.store, Layout(), SystemClock(), TopicFilter(["orders"])).ledger(ORDERS)
     assert 3 == len(ledger.objects)
     assert [] == ledger.missing(set(bucket.objects()))
 

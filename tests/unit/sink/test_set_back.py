@@ -11,7 +11,7 @@ from kbackup.clock import SystemClock
 from kbackup.errors import StoreError
 from kbackup.inspect.peek import peek
 from kbackup.naming import Layout
-from kbackup.naming.renaming import Asked
+from kbackup.naming.renaming import TopicFilter
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span
 from kbackup.runs import backup_state
@@ -354,7 +354,7 @@ def test_without_a_ledger_no_row_of_another_tool_s_directories_is_stored_twice(
 
 def shown(bench: Bench) -> list[int]:
     """The numbers of the records that a restore would write, in order of numbers."""
-    said = backup_state.read(bench.store, Layout(), SystemClock(), Asked(["orders"]))
+    said = backup_state.read(bench.store, Layout(), SystemClock(), TopicFilter(["orders"]))
     found = peek(bench.store, Layout(), ReadOptions(), "orders", count=1000, known=said)
     return sorted(json.loads(str(one["payload"]))["n"] for one in found)
 

@@ -12,7 +12,7 @@ from kbackup.config import Settings
 from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.inspect.peek import peek
 from kbackup.kafka import Position
-from kbackup.naming.renaming import Asked
+from kbackup.naming.renaming import TopicFilter
 from kbackup.records import TopicPartition
 from kbackup.restore.checks import not_stored
 from kbackup.runs import wiring
@@ -80,7 +80,7 @@ class Bench:
 
     def known(self) -> BackupState:
         """What the backup says of itself."""
-        return known_of(self.backup.store, self.backup.layout, SystemClock(), Asked(["kv"]))
+        return known_of(self.backup.store, self.backup.layout, SystemClock(), TopicFilter(["kv"]))
 
     def listed(self) -> Catalog:
         """What is in the bucket."""

@@ -21,7 +21,7 @@ from kbackup.catalog.listing import list_backup
 from kbackup.errors import IncompleteBackupError
 from kbackup.formats import FormatOptions
 from kbackup.naming import View
-from kbackup.naming.renaming import Asked
+from kbackup.naming.renaming import TopicFilter
 from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.runs.backup_state import BackupState, listed
@@ -128,7 +128,7 @@ def test_a_named_topic_that_nobody_knows_is_an_error() -> None:
     backup.put("orders", 0, [0])
 
     with pytest.raises(IncompleteBackupError):
-        Verified(backup, asked=Asked(["order"]))
+        Verified(backup, asked=TopicFilter(["order"]))
 
 
 # Siblings: F7

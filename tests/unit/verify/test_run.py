@@ -9,7 +9,7 @@ from backup_samples import Backup
 
 from kbackup.catalog.claims import Checked
 from kbackup.errors import Issue
-from kbackup.naming.renaming import Asked
+from kbackup.naming.renaming import TopicFilter
 from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.locks import Holder
 from kbackup.spark.channel import NotBegun
@@ -98,7 +98,7 @@ def test_only_what_was_asked_for_is_verified() -> None:
             keys = backup.run(topic, partition, range(2))
             backup.store.delete(keys[0])
 
-    verified = Verified(backup, asked=Asked(pattern="ord.*", partitions={1, 2}))
+    verified = Verified(backup, asked=TopicFilter(pattern="ord.*", partitions={1, 2}))
 
     assert [("orders", 1), ("orders", 2)] == [
         (row["topic"], row["partition"]) for row in verified.summary["partitions"]

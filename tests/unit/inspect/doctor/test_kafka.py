@@ -167,7 +167,7 @@ def test_access_that_may_not_be_captured_is_found_before_a_run(
     who.people = {("app", "SCRAM-SHA-512"): 4096}
     vars(who).update(given)
 
-    found = examination.cluster_capture(*access.asked(who, 0))
+    found = examination.cluster_capture(*access.take_bundle(who, 0))
 
     assert (level, text) == (found.level, found.text)
     assert (level != "ok") == bool(found.do)
