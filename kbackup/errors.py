@@ -228,7 +228,7 @@ class RegistryError(KbackupError, code="registry", exit_code=5):
     """The Schema Registry is unreachable, or denies access, beyond the retry budget.
 
     Attributes:
-        row: The row in the batch at hand, counted from 0, whose schema was asked for.
+        row: The row among those at hand, counted from 0, whose schema was asked for.
     """
 
     def __init__(self, what: str, why: str = "", do: str = "", *, row: int = 0, **place: Any):

@@ -1,8 +1,8 @@
-"""The data that stages pass on: record batches of one partition, columns of a file.
+"""The data that stages pass on: rows of one partition, columns of a file.
 
-A batch has `SCHEMA`; null, empty and absent are three different things in every column.  Beside
-it stand the words all stages share: `TopicPartition`, `TopicIdentity`, `Span`, and `Facts`, what is
-known of the records in one object.
+Rows have `SCHEMA`; null, empty and absent are three different things in every column.  Beside
+them stand the words all stages share: `TopicPartition`, `TopicIdentity`, `Span`, and `Facts`, what
+is known of the records in one object.
 """
 
 import hashlib

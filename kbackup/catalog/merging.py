@@ -143,7 +143,7 @@ def steps(
 def records(reading: Reading, sets: Iterable[FileSet], offset: int = 0) -> Iterator[pa.RecordBatch]:
     """Read *sets* lazily, as `steps` does, and raise the error of the first that is bad.
 
-    Batches have at least one row, in the order a restore writes them.  Rows of values are counted
+    At least one comes at a time, in the order a restore writes them.  Rows of values are counted
     on from their object's first offset; those below *offset* are left out.
     """
     wanted = Interval(low=offset)

@@ -27,7 +27,7 @@ ABSENT: Final = object()
 """Stands for a field that a JSON text does not have: null is something else."""
 
 DECODED: Final = "decoded"
-"""The column with each value as its file holds it; a batch of full records has none."""
+"""The column with each value as its file holds it; full records have none."""
 
 
 def values(batch: pa.RecordBatch) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Extension point: batches to one file and back.
+"""Extension point: rows to one file and back.
 
 Owns the bytes of one file, and what its format can do.  It reads and writes files that others have
 opened: it never asks a store or Kafka.
@@ -125,7 +125,7 @@ class Writer(Protocol):
 
 
 class Format(Protocol):
-    """How batches become one file.
+    """How rows become one file.
 
     The columns depend on the view: `View.RECORD` has ``records.SCHEMA``, or what is wanted of it;
     `View.VALUE`, `View.KEY` and `View.HEADERS` have one column, ``value``, ``key`` or ``headers``,
@@ -171,7 +171,7 @@ class Format(Protocol):
     def read(
         self, file: BinaryIO, view: View, extension: str, options: FormatOptions
     ) -> Iterator[pa.RecordBatch]:
-        """Read a file from its start, lazily, rows in file order, memory bounded by a batch.
+        """Read a file from its start, lazily, some rows at a time, in file order, memory bounded.
 
         Args:
             file: Seekable, positioned at 0, complete.

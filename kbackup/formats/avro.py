@@ -461,7 +461,7 @@ def _corrupt(why: str) -> CorruptObjectError:
 
 
 class AvroFormat(FileFormat):
-    """Avro containers; each batch has one column.
+    """Avro containers; rows have one column.
 
     It writes columns with a Connect schema, and plain columns as if they were optional.
     """

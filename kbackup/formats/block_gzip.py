@@ -55,7 +55,7 @@ _SCHEMA: Final = pa.schema([("value", pa.binary())])
 
 
 class BlockGzipFormat(FileFormat):
-    """Values as lines, in blocks; each batch has one binary column, ``value``.
+    """Values as lines, in blocks; rows have one binary column, ``value``.
 
     Its files are named by the date of their upload, each with an index beside it.
     """

@@ -65,7 +65,7 @@ _log = logging.getLogger(__name__)
 
 
 class ByteArrayFormat(FileFormat):
-    """Raw bytes with a separator; each batch has one binary column, ``value`` or ``key``."""
+    """Raw bytes with a separator; rows have one binary column, ``value`` or ``key``."""
 
     name: ClassVar = "bytes"
     traits: ClassVar = Traits(

@@ -128,7 +128,7 @@ _TOO_LONG: Final = f"a row is longer than {_BLOCK_BYTES} bytes, or a quote is no
 
 
 class CsvFormat(OnlyRead):
-    """CSV; each batch that is read has the column ``value``, ``pa.json_()``."""
+    """CSV; rows that are read have the column ``value``, ``pa.json_()``."""
 
     name: ClassVar = "csv"
     ending: ClassVar = _EXTENSION

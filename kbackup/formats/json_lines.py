@@ -148,7 +148,7 @@ _NEWLINE: Final = b"\n"
 
 
 class JsonFormat(FileFormat):
-    """JSON lines; each batch has one column.
+    """JSON lines; rows have one column.
 
     It writes ``value`` and ``key`` from ``pa.json_()``, ``string`` or ``binary``, which becomes
     base64, or from columns with a Connect schema, and ``headers`` from `HEADERS`.  It reads

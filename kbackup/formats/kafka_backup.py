@@ -178,7 +178,7 @@ _ELSEWHERE: Final = (
 
 
 class KafkaBackupFormat(OnlyRead):
-    """Segments; each batch that is read has ``records.SCHEMA``."""
+    """Segments; rows that are read have ``records.SCHEMA``."""
 
     name: ClassVar = "kafka_backup"
     ending: ClassVar = ".bin.lz4"  # the one of its extensions that no other format reads

@@ -129,7 +129,7 @@ _SETTINGS: Final[dict[str, Any]] = {
 
 
 class ParquetFormat(FileFormat):
-    """Parquet: full records, each batch of ``records.SCHEMA``, or one view of them."""
+    """Parquet: full records, rows of ``records.SCHEMA``, or one view of them."""
 
     name: ClassVar = "parquet"
     traits: ClassVar = Traits(

@@ -2,9 +2,9 @@
 
 ``docs/reference/storage-format.md`` lists the checks and their order.
 
-Batches arrive as Kafka happened to deliver them.  A file must not show how, or a retry would not
-write the same bytes again.  Each group is one contiguous batch, so that its encoding does not
-depend on the batches it came from either.
+Rows arrive as Kafka happened to deliver them.  A file must not show how, or a retry would not
+write the same bytes again.  Each group is written as one, so that its encoding does not
+depend on the parts it came in either.
 
 A footer can claim less than its pages hold.  The header of each page states its decompressed size
 and number of values, so a page that would exhaust the memory is refused before it is decompressed.
@@ -41,7 +41,7 @@ hundreds of open files in memory.
 
 
 class RowGroups:
-    """Batches in, row groups out; holds less than one group and the batch being added.
+    """Rows in, row groups out; holds less than one group and the rows being added.
 
     What each row counts for follows from *sizes*; *total*, if there is one, knows the sum faster.
     """

@@ -1,6 +1,6 @@
-"""Kafka records to record batches: one partition at a time, from one offset to another.
+"""Kafka records to rows: one partition at a time, from one offset to another.
 
-`KafkaReader` says what is read and when it is over.  Batches come out of one of two sources, each
+`KafkaReader` says what is read and when it is over.  Rows come out of one of two sources, each
 a consumer that reads one span after the other: `ColumnSource` takes columns from the C library,
 `ObjectSource` makes them of the client's messages in Python.  They differ in speed only; the tests
 run both.

@@ -1,6 +1,6 @@
 """The demo's records, every kind that a backup can get wrong, and whether a copy of them is equal.
 
-Four topics, as record batches of ``records.SCHEMA``::
+Four topics, as rows of ``records.SCHEMA``::
 
     orders     4 partitions   repeated header names, null keys, empty keys and values
     payments   3 partitions   written in transactions, some of them aborted

@@ -1,4 +1,4 @@
-"""Extension point: a batch to the encoded partition of each row.
+"""Extension point: rows to the encoded partition of each.
 
 Owns the directory of each record, and the time that it goes by.  It never builds a key, opens a
 file or reads a clock: the present time is given to it.

@@ -328,9 +328,9 @@ _OFFSET: Final = struct.Struct("<i")
 
 
 class RecordsDigest(ColumnsDigest):
-    """The digest of records that come one batch after the other, whatever file holds them.
+    """The digest of records that come a few at a time, whatever file holds them.
 
-    It depends on the records and their order, not on how they are split into batches, nor on their
+    It depends on the records and their order, not on how many come at a time, nor on their
     offsets: a copy elsewhere has others.  It is fed from the columns as they are: nothing is done
     for each record.  ``docs/reference/storage-format.md`` says it in full.
     """

@@ -1,6 +1,6 @@
 """The schemas that records name in a registry: a sink stores each of them beside its objects.
 
-A task looks at the ids in a batch before the batch is filed, so a schema is stored before the cut
+A task looks at the ids in rows before these are filed, so a schema is stored before the cut
 that needs it is committed.  Nothing here keeps a record from being backed up: a schema that cannot
 be fetched is noted in the bucket, makes the run exit 3, and is asked for again by the next one.  So
 is one that the registry does not have, which changes no exit code: what is no record's may look so.

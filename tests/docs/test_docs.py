@@ -296,7 +296,7 @@ def test_each_is_mentioned(page: str, said: str) -> None:
         pytest.param("one call to the client | 4 MiB + {}", CALL_BYTES / MIB, id="call"),
         pytest.param("for each view | {} MiB and one", parquet_records.BYTES / MIB, id="row group"),
         pytest.param("for each view | 2 \u00d7 {} MiB", SPOOL_BYTES / MIB, id="spool"),
-        pytest.param("a batch of each | {} MiB", parquet_records.READ_BYTES / MIB, id="read"),
+        pytest.param("rows of each | {} MiB", parquet_records.READ_BYTES / MIB, id="read"),
         pytest.param("headers, decoded | {} MiB", reading.HELD_BYTES / MIB, id="held"),
         pytest.param("what is read ahead | {} \u00d7 16", records.DEPTH + 1, id="ahead"),
         pytest.param("what is read ahead | 3 \u00d7 {} MiB", merging.WOVEN_BYTES / MIB, id="woven"),
