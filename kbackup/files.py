@@ -452,12 +452,12 @@ def move_synced(new: Path, path: Path, *, replace: bool = True) -> None:
     Raises:
         FileExistsError: If not *replace*, and the name is taken.
     """
-    moves = Moves()
+    moves = PendingMoves()
     moves.move(new, path, replace=replace)
     moves.sync()
 
 
-class Moves:
+class PendingMoves:
     """Files that get their names together, and last only once all of them are synced.
 
     Syncing them all at once takes about one wait for the disk, not one for each.

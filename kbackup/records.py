@@ -669,7 +669,7 @@ class ConflictError(Exception):
         self.earlier, self.later, self.offset = earlier, later, offset
 
 
-def woven(parts: Sequence[pa.RecordBatch]) -> tuple[pa.RecordBatch, int]:
+def merge_by_offset(parts: Sequence[pa.RecordBatch]) -> tuple[pa.RecordBatch, int]:
     """Return the rows of *parts* by offset, each once, and how many there were twice."""
     filled = [part for part in parts if len(part)] or list(parts[:1])
     if len(filled) == 1:

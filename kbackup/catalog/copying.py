@@ -42,7 +42,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class Copied:
     """One object: what became of it, its *size* if it is there now, and *why* if that is wrong."""
 
     key: str
@@ -51,9 +51,9 @@ class Brought:
     why: Issue | None = None
 
 
-def bring(
+def copy_if_absent(
     source: Store, target: Store, key: str, row: Entry | None = None, *, is_there: bool
-) -> Brought:
+) -> Copied:
     """Bring one object into *target*, unless it is there.
 
     *row* is what the ledger says was stored, if it says anything; *is_there* says whether a listing
@@ -62,11 +62,11 @@ def bring(
     there = target.head(key) if is_there else None
     said = source.head(key) if there is not None else None
     if there is not None and said is not None and _is_same(source, target, key, said, there):
-        return Brought(key, Outcome.THERE, there.size)
+        return Copied(key, Outcome.THERE, there.size)
     if there is None and isinstance(target, Copies):
         found = target.copy_from(source, key, lambda said: _is_right(row, said["sha256"], said))
         if found is not None:
-            return Brought(key, Outcome.SENT, found.size)
+            return Copied(key, Outcome.SENT, found.size)
     sent = _sent(source, target, key, row)
     if sent.outcome is Outcome.LOST and row is not None:
         with suppress(StoreError):  # then it is as lost as it looks
@@ -75,32 +75,32 @@ def bring(
     return sent
 
 
-def _sent(source: Store, target: Store, key: str, row: Entry | None) -> Brought:
+def _sent(source: Store, target: Store, key: str, row: Entry | None) -> Copied:
     """Send an object through this host."""
     try:
         body = source.open(key)
     except (ObjectNotFoundError, CorruptObjectError) as error:
-        return Brought(key, Outcome.LOST, why=error.issue().at(key=key))
+        return Copied(key, Outcome.LOST, why=error.issue().at(key=key))
     with body:
         sha256, metadata = _said_of(source, key, body)
         size = body.seek(0, io.SEEK_END)
         if not _is_right(row, sha256, metadata):
             why = "it is not the object that was stored: its sha256 differs"
             do = "kbackup restore verify says how to store it again"
-            return Brought(key, Outcome.LOST, why=CorruptObjectError(key, why, do, key=key).issue())
+            return Copied(key, Outcome.LOST, why=CorruptObjectError(key, why, do, key=key).issue())
         facts = {name: text for name, text in metadata.items() if name != "sha256"}
         if target.put(key, body, sha256=sha256, metadata=facts, if_absent=True):
-            return Brought(key, Outcome.SENT, size)
+            return Copied(key, Outcome.SENT, size)
         there = target.head(key)
         if (
             there is not None
             and _holds_all({**facts, "sha256": sha256}, there.metadata)
             and target.put(key, body, sha256=sha256, metadata=facts, if_match=there.etag)
         ):
-            return Brought(key, Outcome.SENT, size)
+            return Copied(key, Outcome.SENT, size)
     why = "something else is stored there under this key, and stays"
     do = "copy to another bucket, or find out what it is and move it away"
-    return Brought(key, Outcome.REFUSED, why=RefusedError(key, why, do, key=key).issue())
+    return Copied(key, Outcome.REFUSED, why=RefusedError(key, why, do, key=key).issue())
 
 
 def _said_of(source: Store, key: str, body: BinaryIO) -> tuple[str, Mapping[str, str]]:
@@ -230,9 +230,9 @@ def run_records(source: Store, target: Store, layout: Layout) -> Evidence:
     return Evidence(wanted, frozenset(old))
 
 
-def bring_record(source: Store, target: Store, key: str, *, is_there: bool) -> Brought:
+def copy_run_record(source: Store, target: Store, key: str, *, is_there: bool) -> Copied:
     """Bring a run record, which its run may have written again, or the id of the backup."""
-    found = bring(source, target, key, is_there=is_there)
+    found = copy_if_absent(source, target, key, is_there=is_there)
     if found.outcome is not Outcome.REFUSED:
         return found
     there = target.head(key)
@@ -241,4 +241,4 @@ def bring_record(source: Store, target: Store, key: str, *, is_there: bool) -> B
     with source.open(key) as body:
         sha256, size = file_sha256(body).hex(), body.tell()
         is_done = target.put(key, body, sha256=sha256, metadata={}, if_match=there.etag)
-    return Brought(key, Outcome.SENT, size) if is_done else found
+    return Copied(key, Outcome.SENT, size) if is_done else found

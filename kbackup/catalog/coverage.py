@@ -121,7 +121,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Undecided:
     """A holding that has to be read before all is decided: full records, to see where they end.
 
     Or values, whose rows are to be compared with the offsets of others *beside* them.
@@ -156,7 +156,7 @@ class Dispute:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LedgerSpans:
     """What the ledger says of offsets that are in no object.
 
     Attributes:
@@ -176,7 +176,7 @@ class Said:
     broken: Sequence[Span] = ()
 
 
-NOTHING_SAID: Final = Said()
+NOTHING_SAID: Final = LedgerSpans()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class Offsets:
     """
 
     there: Sequence[Holding]
-    said: Said = NOTHING_SAID
+    said: LedgerSpans = NOTHING_SAID
 
     @property
     def stored(self) -> tuple[Span, ...]:
@@ -265,13 +265,13 @@ class Coverage:
     reads: tuple[Read, ...] = ()
     repeats: tuple[Repeat, ...] = ()
     disputes: tuple[Dispute, ...] = ()
-    asks: tuple[Ask, ...] = ()
+    asks: tuple[Undecided, ...] = ()
     alike: tuple[tuple[Holding, ...], ...] = ()
     foreign: tuple[Holding, ...] = ()
 
 
 def cover(
-    holdings: Iterable[Holding], said: Said = NOTHING_SAID, identity: TopicIdentity = UNKNOWN
+    holdings: Iterable[Holding], said: LedgerSpans = NOTHING_SAID, identity: TopicIdentity = UNKNOWN
 ) -> Coverage:
     """Return what covers the offsets of a partition, of which *holdings* are all that is there.
 
@@ -297,7 +297,7 @@ def cover(
     found.disputes += _begun_inside(known, [one for one in values if one.last is None], upper)
     reads = [Read(one) for one in full]
     furthest = max((one.least for one in values), default=-1)
-    found.asks += [Ask(one) for one in full if one.last is None and one.start <= furthest]
+    found.asks += [Undecided(one) for one in full if one.last is None and one.start <= furthest]
     vague = {one.key: one for one in partial if one.key not in redone and not one.is_dense}
     found.disputes += _beside_unfinished(values, [*vague.values()])
     told_of = [one for one in full if one.key not in vague]
@@ -326,7 +326,7 @@ class _Decisions:
     repeats: list[Repeat]
     disputes: list[Dispute]
     begun: Container[int]  # where values without a stated end begin: no other has that record
-    asks: list[Ask] = field(default_factory=list)
+    asks: list[Undecided] = field(default_factory=list)
 
     def beside(
         self, one: Holding, accounted: Sequence[Span], told: Sequence[Span], bound: int | None
@@ -373,7 +373,7 @@ class _Decisions:
         if bound is not None and bound <= beside.end_offset:
             return False
         if one.compared is None or one.compared.beside != beside:
-            self.asks.append(Ask(one, beside))
+            self.asks.append(Undecided(one, beside))
             return None
         return one.compared.reaches
 
@@ -491,7 +491,7 @@ def lanes(
     return found.values()
 
 
-def _bounds(values: Sequence[Holding], said: Said) -> dict[str, int]:
+def _bounds(values: Sequence[Holding], said: LedgerSpans) -> dict[str, int]:
     """Return, of values whose end is not stated, the offset before which each must end."""
     # what had expired is nowhere else: full records around it say nothing of such values
     told = {
@@ -550,7 +550,7 @@ def _too_many(unknown: Sequence[Holding], accounted: Sequence[Span]) -> Iterator
                 break
 
 
-def _accounted(full: Sequence[Holding], said: Said) -> list[Span]:
+def _accounted(full: Sequence[Holding], said: LedgerSpans) -> list[Span]:
     """Return the offsets of which *full* records, or the ledger's word, have all there was."""
     # what was before the first of them is not believed: values that begin there say otherwise
     own = [one.accounted for one in full]
@@ -584,12 +584,12 @@ def entered(named: Iterable[Holding], ledger: PartitionLedger, present: Containe
         one if (row := ledger.objects.get(one.key)) is None else as_entered(one, row, rotations)
         for one in there
     ]
-    return Offsets(told, ledger_says(ledger, present))
+    return Offsets(told, ledger_spans(ledger, present))
 
 
-def ledger_says(ledger: PartitionLedger, present: Container[str] | None = None) -> Said:
+def ledger_spans(ledger: PartitionLedger, present: Container[str] | None = None) -> LedgerSpans:
     """Return what a ledger says of offsets; of objects that are not there, if it is asked."""
-    said = Said(gone=ledger.gaps, rejected=ledger.skipped, empty=ledger.passed)
+    said = LedgerSpans(gone=ledger.gaps, rejected=ledger.skipped, empty=ledger.passed)
     if present is None or not (absent := ledger.absent(present)):
         return said
     agreed = {one.key for one in ledger.removed(present)}

@@ -16,17 +16,17 @@ import pyarrow.compute as pc
 from kbackup.catalog.claims import VALUES_NOT_THERE, Reading
 from kbackup.catalog.column import keeps_schemas
 from kbackup.catalog.coverage import (
-    Ask,
     Compared,
     Coverage,
     Dispute,
     Holding,
     Read,
+    Undecided,
     as_entered,
     closed_together,
     cover,
     lanes,
-    ledger_says,
+    ledger_spans,
     unfinished,
 )
 from kbackup.catalog.findings import APART, Finding
@@ -169,7 +169,7 @@ def covered(
 
     holdings = {one.key: one for one in side_by_side(holding, mains) if one is not None}
     alone = [files for files in sets if files.id not in holdings]  # refused as they are read
-    said = ledger_says(ledger)
+    said = ledger_spans(ledger)
     found = cover(holdings.values(), said, reading.identity)
     if found.alike:
         for group in found.alike:
@@ -385,7 +385,7 @@ class _Reader:
     def are_near_alike(
         self,
         holdings: Sequence[Holding],
-        ask: Ask,
+        ask: Undecided,
         lane: Sequence[Holding],
         first: Sequence[bytes | None],
     ) -> bool:
@@ -445,7 +445,7 @@ class _Reader:
         return self._first[key]
 
 
-def _answered(reader: _Reader, holdings: Sequence[Holding], ask: Ask) -> Holding:
+def _answered(reader: _Reader, holdings: Sequence[Holding], ask: Undecided) -> Holding:
     """Return what is asked for with what its rows show; as it is where they cannot be read."""
     one, beside = ask.holding, ask.beside
     try:

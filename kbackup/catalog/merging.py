@@ -27,8 +27,8 @@ from kbackup.catalog.reading import (
     count_of,
     extent_of,
     facts,
-    held,
     kept_or_read,
+    read_fully,
     salvage,
     unpacked,
 )
@@ -42,7 +42,7 @@ from kbackup.errors import (
     form,
     some,
 )
-from kbackup.records import ConflictError, woven
+from kbackup.records import ConflictError, merge_by_offset
 from kbackup.stores import Store
 
 _log: Final = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ def steps(
                 for files in run:
                     rows = salvage(reading, files, wanted)
                     if holds_values:
-                        rows = held(rows, salvages=reading.options.salvages)
+                        rows = read_fully(rows, salvages=reading.options.salvages)
                     yield from _values(reading.store, files, rows)
     finally:
         for what, keys in reading.overwritten.items():
@@ -227,7 +227,7 @@ def _step(streams: "list[_Stream]") -> Iterator[Step]:
     limit = _limit(streams)
     parts = [stream.below(limit) for stream in streams]
     try:
-        batch, duplicates = woven(parts)
+        batch, duplicates = merge_by_offset(parts)
     except ConflictError as conflict:
         bad, good = streams[conflict.later], streams[conflict.earlier]
         bad.close()

@@ -92,7 +92,7 @@ def _together(blocks: Sequence[IndexedBlock]) -> Iterator[Sequence[IndexedBlock]
 
 
 HELD_BYTES: Final = 8 * 2**20
-"""What `held` keeps in memory."""
+"""What `read_fully` keeps in memory."""
 
 NAMED_MOST: Final = 1000
 """Rows of one set that `salvage` names; it counts the others together."""
@@ -210,7 +210,7 @@ def _joined(key: str, before: Lost | None, lost: Lost) -> Lost:
     )
 
 
-def held(
+def read_fully(
     rows: Iterator[pa.RecordBatch | Lost], *, salvages: bool = False
 ) -> Iterator[pa.RecordBatch | Lost]:
     """Return *rows* once all of them could be read, or raise what stopped them.

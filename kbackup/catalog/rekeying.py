@@ -41,7 +41,7 @@ OLD_KEYS: Final = "old_data_keys"
 
 
 @dataclass(frozen=True, slots=True)
-class RecipientStands:
+class RecipientState:
     """What a recipient can decrypt: so many data keys *of* all.
 
     *state* is ``current``: it gets each new data key; ``retired``: none that is new; ``removed``:
@@ -72,7 +72,7 @@ class KeyKeeper:
             known = Encryption(KeyOptions(), layout, clock)
         return cls(replace(place, wrapper=None).open(), known)
 
-    def recipients(self) -> Iterator[RecipientStands]:
+    def recipients(self) -> Iterator[RecipientState]:
         """Yield who can decrypt what; no key is needed, but only with one is a forged row known.
 
         A backup without keys raises `NoKeyError`.
@@ -93,7 +93,7 @@ class KeyKeeper:
                 state = "forged"
             opens = sum(row.recipient in held for held in data.values())
             since = moment_of(row.time)
-            yield RecipientStands(
+            yield RecipientState(
                 row.recipient, state, opens, len(data), None if since is None else rfc3339(since)
             )
 

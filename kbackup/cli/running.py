@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # what shows a result is imported when there is one: ``--help
     from kbackup.runs.status import Words
     from kbackup.spark.java import Java
     from kbackup.stores import Store, StoreSettings
-    from kbackup.verify.run import Mending
+    from kbackup.verify.run import LedgerRepair
 
 _log = logging.getLogger(__name__)
 
@@ -386,11 +386,11 @@ class OpenedBackup:
 
         return wiring.reading(self.session.settings)
 
-    def mending(self) -> "Mending":
+    def mending(self) -> "LedgerRepair":
         """Return what writes the backup's ledger anew, or enters into it what was removed."""
-        from kbackup.verify.run import Mending  # noqa: PLC0415
+        from kbackup.verify.run import LedgerRepair  # noqa: PLC0415
 
-        return Mending(
+        return LedgerRepair(
             self.store, self.layout, self.reading(), self.summary, self.clock, self.asked
         )
 
@@ -434,7 +434,7 @@ def report_status(
     """
     from kbackup.catalog import identity  # noqa: PLC0415
     from kbackup.runs import wiring  # noqa: PLC0415
-    from kbackup.runs.metrics import Exporter, Watched  # noqa: PLC0415
+    from kbackup.runs.metrics import Exporter, WatchedRuns  # noqa: PLC0415
     from kbackup.runs.status import RESTORE, ThisRestore  # noqa: PLC0415
 
     oldest = None if max_age is None else options.seconds("--max-age", max_age)
@@ -446,7 +446,7 @@ def report_status(
         backup = identity.read(at.store, at.layout, wiring.address(settings).address)
         groups = wiring.restore_groups(settings, backup)
         restore = ThisRestore.of(settings, groups)
-    watched = Watched(at.store, settings.url, at.layout, at.clock, at.asked, of, restore)
+    watched = WatchedRuns(at.store, settings.url, at.layout, at.clock, at.asked, of, restore)
     if settings.metrics_file is None and settings.metrics_listen is None:
         return watched.status(max_age_s=oldest)
     exporter = Exporter(watched)

@@ -51,7 +51,7 @@ from kbackup.naming import place_of
 if TYPE_CHECKING:  # what finds these imports clients that help does not need
     from kbackup.catalog.drills import DrillReport
     from kbackup.catalog.findings import Finding, PartitionVerdict
-    from kbackup.catalog.rekeying import RecipientStands
+    from kbackup.catalog.rekeying import RecipientState
     from kbackup.inspect.topics import StoredPartition, Thawed
     from kbackup.runs.history import Estimate
     from kbackup.sink.copy import TopicCopied
@@ -823,7 +823,7 @@ def pruned(summary: Ended) -> str:
     return done + (f", {digits(younger)} left alone: too recent" if younger else "")
 
 
-def recipient(stands: "RecipientStands") -> str:
+def recipient(stands: "RecipientState") -> str:
     """Return who can decrypt how much, in one line."""
     since = "" if stands.since is None else f"  since {stands.since}"
     opens = f"opens {digits(stands.opens)} of {count(stands.of, 'data key')}"

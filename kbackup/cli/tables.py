@@ -19,7 +19,7 @@ from kbackup.inspect import NOTHING_KNOWN, PART, Days, MapState, Stretch, cells
 
 if TYPE_CHECKING:  # what finds these imports clients that help does not need
     from kbackup.catalog.drills import DrillChecked
-    from kbackup.inspect.topics import GroupStood, PartitionCoverage, StoredPartition
+    from kbackup.inspect.topics import CapturedPosition, PartitionCoverage, StoredPartition
     from kbackup.restore.access import AclPlanned
     from kbackup.restore.groups import GroupTranslated
     from kbackup.restore.schemas import SchemasPlanned
@@ -465,7 +465,7 @@ NAMED_SCHEMAS: Final = (
 """The registry schemas that records name, a row a schema."""
 
 
-def _note(row: "GroupStood") -> str:
+def _note(row: "CapturedPosition") -> str:
     beyond = "" if row.beyond is None else f"{digits(row.beyond)} beyond the backup"
     return ", ".join(filter(None, [beyond, row.unsettled]))
 

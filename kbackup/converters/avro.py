@@ -18,7 +18,7 @@ from kbackup.connect.avro_writing import AvroStyle, to_avro
 from kbackup.connect.registry import AVRO, IGNORE_DEFAULTS, RegisteredSchema
 from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import registered
-from kbackup.converters.registered import Form, RegisteredConverter, RequestedSchemas, Under
+from kbackup.converters.registered import Form, RegisteredConverter, RequestedSchemas, SchemaWithId
 from kbackup.options import Unsupported, boolean, false, true
 from kbackup.records import Column, Encoded, Schema
 
@@ -80,7 +80,7 @@ class AvroConverter(RegisteredConverter):
         write = partial(avro_writing.encode_avro, schema=plain, style=self._style)
         return Form(schema.name, RegisteredSchema(AVRO, text), write)
 
-    def _of_schema(self, datums: pa.BinaryArray, under: Under) -> Column:
+    def _of_schema(self, datums: pa.BinaryArray, under: SchemaWithId) -> Column:
         found = under.of_kind(AVRO)
         text = united(found.text, [text for _, text in found.imports])
         schema = avro_reading.connect_schema(text)

@@ -27,7 +27,7 @@ from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import registered
 from kbackup.converters.avro import SINGLE_UNIONS
 from kbackup.converters.json_text import DECIMAL_FORMAT
-from kbackup.converters.registered import Form, RegisteredConverter, RequestedSchemas, Under
+from kbackup.converters.registered import Form, RegisteredConverter, RequestedSchemas, SchemaWithId
 from kbackup.options import Unsupported, boolean, true
 from kbackup.records import Column
 
@@ -107,7 +107,7 @@ class JsonSchemaConverter(RegisteredConverter):
         found = json_values.encode_json(column, replace(schema, default=None), self._texts)
         return pc.if_else(column.is_valid(), found, pa.scalar(None, pa.string())).cast(pa.binary())
 
-    def _of_schema(self, bodies: pa.BinaryArray, under: Under) -> Column:
+    def _of_schema(self, bodies: pa.BinaryArray, under: SchemaWithId) -> Column:
         found = under.of_kind(JSON)
         schema = from_json_schema(found.text, found.imports, self._schemas)
         values, wrong = _read(bodies, schema)

@@ -14,7 +14,7 @@ from kbackup.connect import json_values, registry
 from kbackup.connect.registry import IGNORE_DEFAULTS, PROTOBUF, RegisteredSchema
 from kbackup.connect.registry.framing import FIRST_MESSAGE, message_at, unframed_messages
 from kbackup.converters import registered
-from kbackup.converters.registered import Form, RegisteredConverter, RequestedSchemas, Under
+from kbackup.converters.registered import Form, RegisteredConverter, RequestedSchemas, SchemaWithId
 from kbackup.options import Unsupported, boolean, false, true
 from kbackup.records import Column
 
@@ -123,7 +123,7 @@ class ProtobufConverter(RegisteredConverter):
         name = f"{message.package}.{message.name}".removeprefix(".")
         return Form(name, RegisteredSchema(PROTOBUF, message.text()), write)
 
-    def _of_schema(self, bodies: pa.BinaryArray, under: Under) -> Column:
+    def _of_schema(self, bodies: pa.BinaryArray, under: SchemaWithId) -> Column:
         from kbackup.connect import protobuf_reading  # noqa: PLC0415
 
         found = under.of_kind(PROTOBUF)

@@ -113,7 +113,7 @@ def bad_rows(wrong: Mapping[int, str], what: str, do: str = _DO) -> tuple[Bad, .
 
 
 @dataclass(frozen=True, slots=True)
-class Under:
+class SchemaWithId:
     """The schema of values, with its id in the registry.
 
     And which message of it, as in `Frames.messages`; empty if schemas have only one.
@@ -130,7 +130,7 @@ class Under:
         return self.schema
 
 
-Decode = Callable[[pa.BinaryArray, Under], Column]
+Decode = Callable[[pa.BinaryArray, SchemaWithId], Column]
 """Turns values without their prefixes, none of them null, and their schema into a column."""
 
 
@@ -201,7 +201,7 @@ class RegisteredConverter:
         schema_id = needed(self.asked).id_of(form.record, form.schema)
         return Column(framed(schema_id, bodies), bad=bad)
 
-    def _of_schema(self, bodies: pa.BinaryArray, under: Under) -> Column:
+    def _of_schema(self, bodies: pa.BinaryArray, under: SchemaWithId) -> Column:
         """Return *bodies* with the Connect schema that corresponds to theirs."""
         raise NotImplementedError
 
@@ -309,7 +309,7 @@ def _group(
     if found is None:
         raise ValueError("the Schema Registry has no schema of this id")
     mine = bodies if len(rows) == len(bodies) else bodies.take(rows)
-    return _Group(of_schema(mine, Under(schema_id, found, message)))
+    return _Group(of_schema(mine, SchemaWithId(schema_id, found, message)))
 
 
 def _runs(

@@ -18,7 +18,7 @@ from kbackup.connect import avro_walk
 from kbackup.errors import ConfigurationError, KbackupError, SparkError
 from kbackup.inspect import Check, failed, not_made
 from kbackup.spark.channel import NotBegun, TaskChannel
-from kbackup.spark.engine import archive_classes, run, unheard
+from kbackup.spark.engine import archive_classes, discard, run
 from kbackup.spark.java import EngineSettings, FindJava, Java, claim_archive, class_archive
 
 
@@ -199,7 +199,7 @@ def _classes(settings: EngineSettings, stop: threading.Event) -> Check:
 def _start(settings: EngineSettings, stop: threading.Event) -> Check:
     began = time.monotonic()
     try:
-        reports = run(answer, [0], settings, unheard, stop, slices_per_core=1)
+        reports = run(answer, [0], settings, discard, stop, slices_per_core=1)
     except KbackupError as error:
         do = error.do.removeprefix("run kbackup doctor; ")
         return Check("spark", "start", "fail", str(error), do, error.code)

@@ -227,7 +227,7 @@ def folders(topic: str, sets: Iterable[FileSet], delimiter: str) -> Iterator[Fol
 
 
 @dataclass(frozen=True, slots=True)
-class GroupStood:
+class CapturedPosition:
     """Where a consumer group stood in a partition, by the rows of a capture: `GroupEntry`.
 
     *metadata* is as `shown_bytes` has it.  The backup had not reached the last *beyond* offsets
@@ -346,10 +346,10 @@ def _groups(captures: Captures, topics: Iterable[str], asked: TopicFilter) -> It
         yield from _stood(found, asked)
 
 
-def _stood(found: TopicCapture, asked: TopicFilter) -> Iterator[GroupStood]:
+def _stood(found: TopicCapture, asked: TopicFilter) -> Iterator[CapturedPosition]:
     for row in found.offsets:
         if row.group is not None and row.offset is not None and asked.has(row.where.partition):
-            yield GroupStood(
+            yield CapturedPosition(
                 row.where, row.group, row.offset, shown_bytes(row.metadata), row.high_watermark,
                 row.beyond, found.unsettled.get(row.where), row.protocol_type, row.state,
                 clock.moment_of(row.taken), bool(found.topic.is_complete),

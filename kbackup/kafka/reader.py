@@ -47,7 +47,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Polled:
     """What one call brought.
 
     Attributes:
@@ -112,7 +112,7 @@ class ColumnSource:
             self._reader, self._where = reader, where
             self.consumer.assign([ClientPartition(where.topic, where.partition, span.start_offset)])
 
-    def take(self) -> Taken:
+    def take(self) -> Polled:
         """Return what comes next, at most a batch; with neither batch nor event after `POLL_S`.
 
         Raises:
@@ -140,7 +140,7 @@ class ColumnSource:
             if message.error() is None:  # it would be missing in what is read
                 raise KafkaError(f"reading {self._where}", "a record bypassed the library")
             event = Event(message.error(), message.offset())
-        return Taken(batch, drained.position, event)
+        return Polled(batch, drained.position, event)
 
     def end(self) -> None:
         """Read no more of the span; may be repeated."""
@@ -229,7 +229,7 @@ class ObjectSource:
         self._where = where
         gc.disable()  # tens of thousands of live messages make each collection expensive
 
-    def take(self) -> Taken:
+    def take(self) -> Polled:
         """Return the next batch, and what ended it."""
         while True:
             if self._broken_offset is not None and self._where is not None:
@@ -250,7 +250,7 @@ class ObjectSource:
                 or self._position >= self._end
             ):
                 batch = self._columns.take() if self._columns.records else None
-                return Taken(batch, self._position, event)
+                return Polled(batch, self._position, event)
 
     def end(self) -> None:
         """Give the partition back."""

@@ -34,7 +34,7 @@ from kbackup.pipeline.rows import (
     Rows,
     by_row,
     column_at,
-    go_to,
+    in_directory,
     in_order,
     sliced,
     stages_of,
@@ -465,7 +465,7 @@ def route(
 
 def _elsewhere(rows: Rows, tombstones: str) -> Rows:
     """Return *rows*, all with values, without those whose directory is that of tombstones."""
-    is_wrong = go_to(rows, tombstones)
+    is_wrong = in_directory(rows, tombstones)
     if not pc.any(is_wrong).as_py():
         return rows
     reason = (

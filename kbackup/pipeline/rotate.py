@@ -23,7 +23,7 @@ from kbackup.batches import APPEND_TIME, DELETE_HORIZON, Batches
 from kbackup.java import joda
 from kbackup.java.joda import DAY_MS
 from kbackup.pipeline.convert import Compatibility, joins
-from kbackup.pipeline.rows import NO_TOMBSTONES, Rows, go_to, keys_of, room_beside_tombstones
+from kbackup.pipeline.rows import NO_TOMBSTONES, Rows, in_directory, keys_of, room_beside_tombstones
 from kbackup.records import Schema, Span, batch_bytes, known_times, record_bytes
 
 
@@ -145,7 +145,7 @@ class Open:
         )  # fmt: skip
 
     def _deleted_with(self, rows: Rows, rule: Rule) -> pa.ChunkedArray:
-        more = keys_of(rows).filter(go_to(rows, rule.tombstones))
+        more = keys_of(rows).filter(in_directory(rows, rule.tombstones))
         before = [] if self.deleted is None else self.deleted.chunks
         return pa.chunked_array([*before, more], more.type)
 
@@ -234,7 +234,7 @@ def by_directory_change(state: Open, rows: Rows, rule: Rule) -> int | None:
     indices = rows.directories.indices
     is_new = pc.not_equal(indices[1:], indices[:-1])
     if rule.tombstones:
-        is_value = pc.invert(go_to(rows, rule.tombstones))
+        is_value = pc.invert(in_directory(rows, rule.tombstones))
         is_new = pc.and_(is_new, pc.and_(is_value[1:], is_value[:-1]))
     at: int = pc.index(is_new, True).as_py()
     return at + 1 if at >= 0 else None

@@ -245,7 +245,7 @@ class Nulls(StrEnum):
     WRITE = "write"
 
 
-def go_to(rows: Rows, directory: str) -> pa.BooleanArray:
+def in_directory(rows: Rows, directory: str) -> pa.BooleanArray:
     """Return which of *rows* go to *directory*."""
     assert rows.directories is not None  # noqa: S101  (only routed rows are filed)
     is_it = pc.equal(rows.directories.dictionary, directory)
@@ -274,7 +274,7 @@ def room_beside_tombstones(
     """
     if len(deleted) and deleted.type != keys_of(rows).type:
         return 0
-    is_dead = go_to(rows, directory)
+    is_dead = in_directory(rows, directory)
     first_dead = 0 if directory in opened else pc.index(is_dead, True).as_py()
     if first_dead < 0:
         return len(rows)

@@ -390,7 +390,7 @@ class OpenLog:
             writing.result()
 
 
-def united_log(file: ClosedFile, theirs: BinaryIO) -> ClosedFile | None:
+def merge_logs(file: ClosedFile, theirs: BinaryIO) -> ClosedFile | None:
     """Return a file with the records of both, each once; None where one offset has two records.
 
     Compaction leaves a batch its offsets and takes records out of it: of two batches of the same

@@ -38,7 +38,7 @@ from kbackup.naming.renaming import Rename, matching
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.against_target import verify_against_target
 from kbackup.restore.configs import COPY_CONFIG
-from kbackup.restore.groups import Applied, GroupsOptions, GroupsRun, GroupTranslated, captured_of
+from kbackup.restore.groups import GroupsOptions, GroupsRun, GroupsSet, GroupTranslated, captured_of
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.restored import why_spread
 from kbackup.restore.run import RestoreRun
@@ -312,7 +312,7 @@ class DrillRun:
         failed |= self._cluster.delete_groups([*scratch.groups, group])
         if not failed:
             TranslationLog(self._store, self._layout, group, self._environment.clock).delete()
-            Applied.delete(self._store, self._layout, scratch.id)
+            GroupsSet.delete(self._store, self._layout, scratch.id)
             drills.forget(self._store, self._layout, scratch.id)
         return sum(name not in failed for name in own), [*left, *failed.values()]
 

@@ -38,7 +38,7 @@ from kbackup.records import TopicPartition
 from kbackup.restore.accounting import RestoreProgress, tell_start
 from kbackup.restore.groups import (
     LONE_STREAMS,
-    Applied,
+    GroupsSet,
     Offsets,
     PlannedGroup,
     Stood,
@@ -59,7 +59,7 @@ from kbackup.restore.translate import GroupView, Learned, NotReachedError
 from kbackup.restore.watch import BUCKET, Ready, RestoreNews, stamps
 from kbackup.runs import backup_state
 from kbackup.runs.context import Agree, RunContext
-from kbackup.runs.following import Asides, Pauses, Subject, aside_told, place_of, turns
+from kbackup.runs.following import Asides, Backoff, Subject, aside_told, place_of, turns
 from kbackup.runs.inventory import Inventory, listed
 from kbackup.spark.channel import NotBegun, R
 from kbackup.stores import Store
@@ -89,7 +89,7 @@ class Following:
         self._tell, self._stop, self._layout = frame.tell, frame.stop, frame.layout
         self._interval_s = settings.s3_poll_interval_ms / 1000
         self._news = RestoreNews(frame, account)
-        self._asides = Asides(Pauses(self._interval_s, self._interval_s))
+        self._asides = Asides(Backoff(self._interval_s, self._interval_s))
         self._ready = Ready(self._interval_s)
         self._cluster: Cluster | None = None
         self._stamps: dict[str, str] = {}
@@ -416,7 +416,7 @@ class FollowedGroups:
         self._waiting: dict[str, _Waiting] = {}
         self._set: dict[str, tuple[_Taken, float]] = {}
         self._known: Learned = {}
-        self._own: Applied | None = None
+        self._own: GroupsSet | None = None
         self._seen: Collection[str] = ()
         self._newest: Mapping[str, Stood] = {}
 
@@ -504,7 +504,7 @@ class FollowedGroups:
         found = {one.name: one.offsets for one in reached}
         if not found:
             return
-        after = Applied(
+        after = GroupsSet(
             own.id,
             own.cluster_id,
             {**{name: free[name] for name in found}, **own.before},
@@ -517,15 +517,15 @@ class FollowedGroups:
         for name, offsets in found.items():
             self._alter(clients, name, offsets, free[name])
 
-    def _read_own(self, cluster: Cluster) -> Applied:
+    def _read_own(self, cluster: Cluster) -> GroupsSet:
         if self._own is None:
             name = following_id(self._frame.group, cluster)
-            there = Applied.find(self._store, self._frame.layout, name)
-            self._own = Applied(name, cluster.cluster_id, {}, {}) if there is None else there
+            there = GroupsSet.find(self._store, self._frame.layout, name)
+            self._own = GroupsSet(name, cluster.cluster_id, {}, {}) if there is None else there
         return self._own
 
     def _taken_by(
-        self, cluster: Cluster, own: Applied, name: str, now: Offsets | None
+        self, cluster: Cluster, own: GroupsSet, name: str, now: Offsets | None
     ) -> str | None:
         """Return who a group belongs to; None: to nobody, and it stands where it was set."""
         if now is None:

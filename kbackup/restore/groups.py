@@ -234,12 +234,12 @@ class GroupsRun:
             told = lone_streams(clients, stood)
             if told:
                 yield self._summary.warn(LONE_STREAMS, why_lone(told))
-            own = Applied.find(self._store, self._layout, following_id(view.group, cluster))
+            own = GroupsSet.find(self._store, self._layout, following_id(view.group, cluster))
             self._confirm(planned, before, own)
             if not self._settings.dry_run:
                 sides = before, {one.name: one.offsets for one in planned}
                 name = options.id or secrets.token_hex(4)
-                applied = Applied(name, cluster.cluster_id, *sides)
+                applied = GroupsSet(name, cluster.cluster_id, *sides)
                 if options.id is None:  # else who has given it knows it, and what it is for
                     yield from self._set_before(applied)
                 applied.store(self._store, self._layout)
@@ -247,9 +247,9 @@ class GroupsRun:
                     _log.warning("--undo %s sets back what this run sets, even if killed", name)
                 self._apply(clients, planned, applied)
 
-    def _set_before(self, applied: "Applied") -> Iterator[Warned]:
+    def _set_before(self, applied: "GroupsSet") -> Iterator[Warned]:
         """Name earlier runs, such as one that was killed, that have set groups where they stand."""
-        for one in Applied.latest(self._store, self._layout):
+        for one in GroupsSet.latest(self._store, self._layout):
             names = [group for group, now in applied.before.items() if one.holds(group, now)]
             if names and one.cluster_id == applied.cluster_id:
                 text = f"{some(names)}: set by an earlier run: after --undo {applied.id}, --undo "
@@ -266,7 +266,7 @@ class GroupsRun:
             return None
 
     def _confirm(
-        self, planned: Sequence[PlannedGroup], before: Standing, own: "Applied | None"
+        self, planned: Sequence[PlannedGroup], before: Standing, own: "GroupsSet | None"
     ) -> None:
         """Ask before a group is moved that stands in the target, unless the restore has set it."""
         moved = [
@@ -369,7 +369,9 @@ class GroupsRun:
             text = f"{topic}: under its original's retention, Kafka deletes records not read by "
             yield self._summary.warn("retention", text + some(names))
 
-    def _apply(self, clients: Groups, planned: Sequence[PlannedGroup], applied: "Applied") -> None:
+    def _apply(
+        self, clients: Groups, planned: Sequence[PlannedGroup], applied: "GroupsSet"
+    ) -> None:
         # whether these have members only setting them tells: if one is refused, no other is set
         unseen = _unseen(clients)
         self._summary.facts["undo"] = applied.id
@@ -401,7 +403,8 @@ class GroupsRun:
 
     def undo(self, name: str) -> None:
         """Set groups back to where they stood before a run of this command, or none of them."""
-        applied, cluster = Applied.read(self._store, self._layout, name), self._kafka.cluster()
+        applied = GroupsSet.read(self._store, self._layout, name)
+        cluster = self._kafka.cluster()
         if not self._settings.dry_run:
             self._summary.facts["groups"] = []
         if applied.cluster_id not in ("", cluster.cluster_id):
@@ -586,7 +589,7 @@ def _row(
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class GroupsSet:
     """What a run has set, and what was there.
 
     Attributes:
@@ -610,7 +613,7 @@ class Applied:
         put_json(store, _key(layout, self.id), more | said)
 
     @classmethod
-    def read(cls, store: Store, layout: Layout, name: str) -> "Applied":
+    def read(cls, store: Store, layout: Layout, name: str) -> "GroupsSet":
         """Return what a run has stored.
 
         `ConfigurationError`: there is none of that name.  `CorruptObjectError`: it cannot be read.
@@ -627,19 +630,19 @@ class Applied:
                 "give the id that kbackup restore groups has shown",
             ) from error  # fmt: skip
 
-        def made(said: Mapping[str, Any]) -> "Applied":
+        def made(said: Mapping[str, Any]) -> "GroupsSet":
             sides = (_sides(said[side]) for side in ("before", "after", "last"))
             return cls(name, str(said.get("cluster_id", "")), *sides)
 
         return parse_json(key, body, made, "offsets of groups that were set", BY_HAND)
 
     @classmethod
-    def find(cls, store: Store, layout: Layout, name: str) -> "Applied | None":
+    def find(cls, store: Store, layout: Layout, name: str) -> "GroupsSet | None":
         """Return what was stored under a name; None where nothing was."""
         return None if store.head(_key(layout, name)) is None else cls.read(store, layout, name)
 
     @classmethod
-    def latest(cls, store: Store, layout: Layout) -> Iterator["Applied"]:
+    def latest(cls, store: Store, layout: Layout) -> Iterator["GroupsSet"]:
         """Yield what the latest runs have stored, newest first; what cannot be read is left out."""
         there = store.list(_key(layout, "").removesuffix(".json"))
         for one in sorted(there, key=lambda one: one.modified, reverse=True)[:_LATEST]:

@@ -71,7 +71,7 @@ NOTHING: Final = Share()
 
 
 @dataclass(frozen=True, slots=True)
-class Surveyed:
+class Survey:
     """What reading one partition of a backup has shown: the report of a task.
 
     Attributes:
@@ -151,7 +151,7 @@ class RecordRoutes:
             raise refusal
         return new
 
-    def take(self, report: Surveyed) -> None:
+    def take(self, report: Survey) -> None:
         """Take in what reading a partition has shown."""
         known = self._known.setdefault(report.where, _Known())
         known.seen |= known.reading
@@ -250,9 +250,7 @@ def _check_count(topic: str, count: int) -> None:
         )
 
 
-def survey(
-    job: RestoreJob, units: Sequence[RestoreUnit], channel: TaskChannel
-) -> Iterator[Surveyed]:
+def survey(job: RestoreJob, units: Sequence[RestoreUnit], channel: TaskChannel) -> Iterator[Survey]:
     """Read *units* and report where their records go; a failure is a report, not an exception.
 
     A record that has no topic is a bad record: the writing tasks count and name it, as
@@ -268,7 +266,7 @@ def survey(
         try:
             yield _Survey(job, unit).run(store, channel)
         except KbackupError as error:
-            yield Surveyed(source, failure=error.issue().at(**source.place))
+            yield Survey(source, failure=error.issue().at(**source.place))
 
 
 class _Survey:
@@ -280,7 +278,7 @@ class _Survey:
         self._skipped = list[Issue]()
         self._bad_records = self._bad_objects = 0
 
-    def run(self, store: Store, channel: TaskChannel) -> Surveyed:
+    def run(self, store: Store, channel: TaskChannel) -> Survey:
         unit, job = self._unit, self._job
         reading = Reading(store, job.reads(unit.target.topic), unit.position.source.identity)
         wanted = unit.window.offset
@@ -304,9 +302,9 @@ class _Survey:
         if self._found:
             sets = {name: frozenset(parts) for name, parts in self._sets.items()}
             shares = {name: replace(one, sets=sets[name]) for name, one in self._found.items()}
-            return Surveyed(unit.source, shares)
+            return Survey(unit.source, shares)
         # without a topic there is no writing task that would count them
-        return Surveyed(unit.source, {}, self._bad_records, self._bad_objects, tuple(self._skipped))
+        return Survey(unit.source, {}, self._bad_records, self._bad_objects, tuple(self._skipped))
 
     def _skip(self, failure: Issue) -> None:
         if not self._found and len(self._skipped) < SKIPPED_MOST:

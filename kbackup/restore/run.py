@@ -22,7 +22,7 @@ from kbackup.restore.accounting import Audit, RestoreProgress, SkipList, tell_st
 from kbackup.restore.follow import Following
 from kbackup.restore.job import SKIPPED_MOST, RestoreJob, RestoreUnit
 from kbackup.restore.plan import Planner, RestorePlan, confirm_adding, job_of
-from kbackup.restore.routing import RecordRoutes, Surveyed, survey
+from kbackup.restore.routing import RecordRoutes, Survey, survey
 from kbackup.restore.schemas import TargetSchemas
 from kbackup.restore.target import begin, checked_by_cluster
 from kbackup.restore.task import bytes_as_stored, put_back
@@ -68,7 +68,7 @@ class RestoreTasks:
         error_topic = target.error_topic(settings)
         return replace(job, error_topic=error_topic, schema_ids=self.schema_ids, visit=visit)
 
-    def survey(self, units: Sequence[RestoreUnit]) -> list[Surveyed | NotBegun]:
+    def survey(self, units: Sequence[RestoreUnit]) -> list[Survey | NotBegun]:
         """Read units for the topics of their records; nothing is written."""
         task = partial(survey, self.job(self.frame.group))
         if self.frame.settings.dry_run:  # a plan starts no JVM
@@ -85,7 +85,7 @@ class RestoreTasks:
     ) -> list[Report | NotBegun]:
         """Restore units, the largest first; return what has become of them."""
         job = self.job(group, visit)
-        return self._run(partial(put_back, job), units, **transaction.manner(job))
+        return self._run(partial(put_back, job), units, **transaction.task_options(job))
 
     def keep_translated(
         self, store: Store, cluster: Cluster, units: Sequence[RestoreUnit], group: str
@@ -291,7 +291,7 @@ class RestoreRun:
                 raise each.failure.error()
         if frame.stop.is_set():
             raise StoppedError("stopped while the topics of the backup's records were looked for")
-        for report in [each for each in found if isinstance(each, Surveyed)]:
+        for report in [each for each in found if isinstance(each, Survey)]:
             routes.take(report)
             self._account.foretell(report.where, *routes.lost(report.where), report.skipped)
         for name in names:

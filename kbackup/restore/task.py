@@ -38,10 +38,10 @@ from kbackup.restore.job import RestoreJob, RestoreUnit, has_batches
 from kbackup.restore.resume import ResumedValues, chained, unfinished
 from kbackup.restore.transaction import (
     Fence,
-    Joint,
-    Pace,
     PartitionWriter,
+    RateLimit,
     Report,
+    SharedWriter,
     by_writer,
     fence_of,
 )
@@ -74,7 +74,7 @@ class RestorePartitionTask:
         unit: RestoreUnit,
         store: Store,
         channel: TaskChannel,
-        pace: Pace | None = None,
+        pace: RateLimit | None = None,
         letters: DeadLetters | None = None,
         skipped: tuple[Issue, ...] = (),
         *,
@@ -92,7 +92,7 @@ class RestorePartitionTask:
         self._left: list[Issue] = []
         self._told = monotonic()
 
-    def run(self, writer: Writer | Joint) -> None:
+    def run(self, writer: Writer | SharedWriter) -> None:
         """Restore the unit: read and merge its objects, transform, write and commit records.
 
         Whatever is raised, what is committed is safe.
@@ -345,7 +345,7 @@ def put_back(
     """
     pace = None
     if units and job.is_limited:
-        pace = Pace(job.max_records_per_second, job.max_bytes_per_second, units[0].writers)
+        pace = RateLimit(job.max_records_per_second, job.max_bytes_per_second, units[0].writers)
     task = _Task(job, open_store(job.store), channel, pace, Outage(job.kafka))
     small = [unit for unit in units if unit.size <= SMALL_BYTES]
     large = [unit for unit in units if unit.size > SMALL_BYTES]
@@ -360,7 +360,7 @@ class _Task:
     job: RestoreJob
     store: Store
     channel: TaskChannel
-    pace: Pace | None
+    pace: RateLimit | None
     outage: Outage
     taken: dict[Fence, TakenOverError] = field(default_factory=dict)
 
@@ -424,7 +424,7 @@ class _Task:
         except KbackupError as error:  # each unit alone says why it cannot be restored
             self._note(units[0], error)
             return {}
-        joint = Joint(writer, self.channel)
+        joint = SharedWriter(writer, self.channel)
         try:
             for unit in joint.begin(units):
                 if self.channel.is_stopped():

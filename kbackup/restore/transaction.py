@@ -99,7 +99,7 @@ class PartitionWriter:
         self,
         job: RestoreJob,
         unit: RestoreUnit,
-        writer: "Writer | Joint",
+        writer: "Writer | SharedWriter",
         letters: DeadLetters | None,
         log: TranslationLog,
     ) -> None:
@@ -285,7 +285,7 @@ class PartitionWriter:
         if self._letters is not None:
             self._letters.flush()  # what is left out is safe before the position after it
         targets = [lane.target for lane in self.lanes]
-        if isinstance(self._writer, Joint):
+        if isinstance(self._writer, SharedWriter):
             self._writer.commit(targets, self._made)
             return
         self._writer.flush()
@@ -396,7 +396,7 @@ def dealt_by_writer(
     return [[unit for share in dealt for unit in share] for dealt in deal(together, slots)]
 
 
-class Joint(TaskChannel):
+class SharedWriter(TaskChannel):
     """What several units have written by one writer, and what they would commit and report.
 
     Attributes:
@@ -509,7 +509,7 @@ _NAP_S: Final = 0.5
 
 
 @dataclass(slots=True)
-class Pace:
+class RateLimit:
     """One task's share of what may be written in a second; safe from several threads at once.
 
     Of *records* and *bytes*, as they are in memory, None is no limit.
@@ -546,7 +546,7 @@ class Pace:
         return max(by_records, by_bytes) * self.writers
 
 
-def manner(job: RestoreJob) -> TaskOptions:
+def task_options(job: RestoreJob) -> TaskOptions:
     """Return how the tasks of a restore are run: with a limit as many as work at the same time."""
     dealt = partial(dealt_by_writer, job)
     if not job.is_limited:

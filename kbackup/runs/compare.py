@@ -33,7 +33,7 @@ from kbackup.records import TimestampType, TopicPartition, replaced
 from kbackup.runs.context import Environment
 from kbackup.runs.report import Summary
 from kbackup.spark.channel import NotBegun, Task
-from kbackup.spark.engine import unheard
+from kbackup.spark.engine import discard
 
 NAMED_MOST: Final = 10
 """Differences of a partition that are named; all are counted."""
@@ -570,7 +570,7 @@ def compare(
     """Run a task over the units of all partitions; yield the verdict on each, and sum them up."""
     units = [unit for each in planned for unit in each.units]
     reports: defaultdict[TopicPartition, list[UnitCompared]] = defaultdict(list)
-    for report in environment.run_tasks(task, units, unheard, stop) if units else ():
+    for report in environment.run_tasks(task, units, discard, stop) if units else ():
         if isinstance(report, NotBegun):
             summary.fail(report.failure)
             continue

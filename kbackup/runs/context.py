@@ -25,7 +25,7 @@ from kbackup.naming import Layout
 from kbackup.runs import history, wiring
 from kbackup.runs.following import turns
 from kbackup.runs.locks import RunLock, lost_lock
-from kbackup.runs.report import Said, Summary
+from kbackup.runs.report import Remark, Summary
 from kbackup.spark import engine
 from kbackup.spark.channel import NotBegun, R, Task, Timings
 from kbackup.spark.engine import TaskOptions
@@ -313,7 +313,7 @@ class RunContext:
         return command.finish()
 
     def remark(
-        self, about: Hashable, *said: Said, skipped: str | None = None, count: int = 1
+        self, about: Hashable, *said: Remark, skipped: str | None = None, count: int = 1
     ) -> bool:
         """Report what is news of what holds *about* something; return whether anything is.
 

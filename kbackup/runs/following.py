@@ -72,7 +72,7 @@ class Aside:
 
 
 @dataclass(frozen=True, slots=True)
-class Pauses:
+class Backoff:
     """How long what fails is left alone: each pause in a row is twice the last.
 
     The first is *first_s* after a fault that passes, and *first_rare_s* after any other.
@@ -103,11 +103,11 @@ class Pauses:
 class Asides:
     """All that is set aside."""
 
-    pauses: Pauses
+    pauses: Backoff
     _held: dict[Subject, Aside] = field(default_factory=dict)
 
     def add(self, place: Subject, failures: Sequence[Issue], now: float, jitter: float) -> bool:
-        """Set *place* aside; return whether that is news.  As `Pauses.aside`."""
+        """Set *place* aside; return whether that is news.  As `Backoff.aside`."""
         before = self._held.get(place)
         self._held[place] = self.pauses.aside(before, failures, now, jitter)
         codes = [failure.code for failure in failures]

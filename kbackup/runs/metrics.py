@@ -58,7 +58,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class BackupFacts:
     """What a backup says of itself beside its run records, which is asked for less often.
 
     Attributes:
@@ -75,7 +75,7 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MetricValues:
     """What metrics are made of.
 
     Attributes:
@@ -93,7 +93,7 @@ class Seen:
     rows: tuple[PartitionRow, ...] = ()
     success: datetime | None = None
     running: int = 0
-    beside: Beside = Beside()
+    beside: BackupFacts = BackupFacts()
 
 
 _Samples = Iterator[tuple[tuple[str, ...], float | None]]
@@ -111,7 +111,7 @@ class Metric:
     name: str
     help: str
     own: tuple[str, ...]
-    samples: Callable[[Seen], _Samples]
+    samples: Callable[[MetricValues], _Samples]
 
 
 LABELS: Final = {
@@ -139,12 +139,12 @@ _T = TypeVar("_T")
 def _of_one(
     name: str,
     text: str,
-    one: Callable[[Seen], _T | None],
+    one: Callable[[MetricValues], _T | None],
     value: Callable[[_T], float | None],
 ) -> Metric:
     """Return a metric of something that there may be one of."""
 
-    def samples(seen: Seen) -> _Samples:
+    def samples(seen: MetricValues) -> _Samples:
         if (found := one(seen)) is not None:
             yield (), value(found)
 
@@ -156,7 +156,7 @@ def _of_run(name: str, text: str, value: Callable[[PastRun], float | None]) -> M
 
 
 def _of_partition(name: str, text: str, value: Callable[[PartitionRow], float | None]) -> Metric:
-    def samples(seen: Seen) -> _Samples:
+    def samples(seen: MetricValues) -> _Samples:
         for row in seen.rows:
             yield _place(seen, row), value(row)
 
@@ -164,7 +164,7 @@ def _of_partition(name: str, text: str, value: Callable[[PartitionRow], float | 
 
 
 def _of_topic(name: str, text: str, value: Callable[[Stored], float | None]) -> Metric:
-    def samples(seen: Seen) -> _Samples:
+    def samples(seen: MetricValues) -> _Samples:
         for topic, sums in seen.beside.stored.items():
             yield (topic,), value(sums)
 
@@ -176,7 +176,7 @@ def _of_drill(name: str, text: str, value: Callable[[LastDrill], float | None]) 
 
 
 def _of_proof(name: str, text: str, value: Callable[[Proof], float | None]) -> Metric:
-    def samples(seen: Seen) -> _Samples:
+    def samples(seen: MetricValues) -> _Samples:
         for proof in seen.beside.proofs:
             yield (proof.mode,), value(proof)
 
@@ -193,7 +193,7 @@ def _of_upkeep(noun: str, what: str, done: str) -> Iterator[Metric]:
     def metric(name: str, text: str, value: Callable[[LastRun], float | None]) -> Metric:
         return _of_one(f"{noun}_{name}", text, lambda seen: seen.beside.upkeep.get(noun), value)
 
-    def failures(seen: Seen) -> _Samples:
+    def failures(seen: MetricValues) -> _Samples:
         if noun in seen.beside.upkeep:
             yield from _by_code(seen.beside.upkeep[noun].record.past())
 
@@ -213,16 +213,16 @@ def _seconds(moment: datetime | None) -> float | None:
     return None if moment is None else moment.timestamp()
 
 
-def _place(seen: Seen, row: PartitionRow) -> tuple[str, ...]:
+def _place(seen: MetricValues, row: PartitionRow) -> tuple[str, ...]:
     return seen.group or "", row.where.topic, str(row.where.partition), row.target or ""
 
 
-def _success(seen: Seen) -> _Samples:
+def _success(seen: MetricValues) -> _Samples:
     if seen.was_read or seen.success is not None:
         yield (), 0 if seen.success is None else int(seen.success.timestamp())
 
 
-def _failures(seen: Seen) -> _Samples:
+def _failures(seen: MetricValues) -> _Samples:
     if seen.last is not None:
         yield from _by_code(seen.last)
 
@@ -234,14 +234,14 @@ def _by_code(run: PastRun) -> _Samples:
         yield (code,), times
 
 
-def _lag_s(seen: Seen) -> _Samples:
+def _lag_s(seen: MetricValues) -> _Samples:
     for row in seen.rows:
         until = row.complete_until or seen.success
         lag = None if until is None else max(0.0, (seen.now - until).total_seconds())
         yield _place(seen, row), lag
 
 
-def _bytes(seen: Seen) -> _Samples:
+def _bytes(seen: MetricValues) -> _Samples:
     if seen.last is not None:
         yield (), seen.last.bytes_stored if seen.command == SINK.command else seen.last.bytes_read
 
@@ -335,7 +335,7 @@ METRICS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedRuns:
     """What metrics are about: all runs of one command, or of one *restore*."""
 
     store: Store
@@ -365,7 +365,7 @@ class Watched:
             of=self.of, restore=self.restore, own=own, has_schemas=has_schemas,
         )  # fmt: skip
 
-    def beside(self) -> Beside:
+    def beside(self) -> BackupFacts:
         """Return what the backup says beside its run records, without what cannot be read."""
         store, layout, asked = self.store, self.layout, self.asked
         recent = cache(partial(history.RecentRuns.listed, store, layout, self.clock.now()))
@@ -376,7 +376,7 @@ class Watched:
         upkeep = {
             noun: _if_readable(partial(last, command), None) for noun, command in UPKEEP.items()
         }
-        return Beside(
+        return BackupFacts(
             _if_readable(self._stored, {}),
             _if_readable(lambda: drills.last(store, layout), None),
             {noun: found for noun, found in upkeep.items() if found is not None},
@@ -423,11 +423,11 @@ class Exporter(Collector):
     """
 
     def __init__(
-        self, watched: Watched, own: Callable[[], RunRecord | None] = lambda: None
+        self, watched: WatchedRuns, own: Callable[[], RunRecord | None] = lambda: None
     ) -> None:
         self._watched, self._own = watched, own
         self._lock = threading.Lock()
-        self._seen = Seen(watched.of.command, False, watched.clock.now())
+        self._seen = MetricValues(watched.of.command, False, watched.clock.now())
         self._looked: float | None = None
         self._summed: float | None = None
         self._registry = CollectorRegistry()
@@ -455,7 +455,7 @@ class Exporter(Collector):
         is_old = self._summed is None or steady_s - self._summed >= LEDGER_S
         if is_old and watched.of is SINK:
             self._summed, beside = steady_s, watched.beside()
-        self._seen = Seen(
+        self._seen = MetricValues(
             watched.of.command,
             is_up=True,
             now=now,
@@ -591,7 +591,7 @@ class RunMetrics:
             this = ThisRestore.of(settings, [frame.group])
             store = open_store(frame.environment.store)
             self._exporter = Exporter(
-                Watched(
+                WatchedRuns(
                     store, settings.url, frame.layout, frame.environment.clock, settings.asked,
                     of, this if of is RESTORE and frame.group else None,
                 ),

@@ -304,7 +304,7 @@ LEFT_BEHIND: Final = "held_up_offsets"
 """Counts the offsets that transactions which are open for too long keep from the backup."""
 
 
-Said = tuple[str, str] | tuple[str, str, str]
+Remark = tuple[str, str] | tuple[str, str, str]
 """Code and text of a warning, and the key of the object that it is about, if it is about one."""
 
 
@@ -361,7 +361,7 @@ class Summary:
         self.skipped.pop(reason, None)
         self.skip(reason, number)
 
-    def remark(self, about: Hashable, said: Iterable[Said]) -> list[Warned]:
+    def remark(self, about: Hashable, said: Iterable[Remark]) -> list[Warned]:
         """Take what holds *about* something for now, in place of what did; return the news."""
         now: dict[Hashable, Warned] = {}
         for each in said:

@@ -22,11 +22,11 @@ from kbackup.catalog import identity, listing
 from kbackup.catalog.copying import (
     AFTER,
     BEFORE,
-    Brought,
+    Copied,
     Evidence,
     Outcome,
-    bring,
-    bring_record,
+    copy_if_absent,
+    copy_run_record,
     evidence,
     in_order,
     run_records,
@@ -111,7 +111,7 @@ class _Partition:
     sizes: Mapping[str, int]
     rows: Mapping[str, Entry]
     known: Mapping[str, Entry]
-    brought: list[Brought] = field(default_factory=list)
+    brought: list[Copied] = field(default_factory=list)
     same: list[str] = field(default_factory=list)
 
     @property
@@ -144,7 +144,7 @@ class _Seen:
     after: Evidence
     records: Evidence
 
-    def unread(self) -> Iterator[Brought]:
+    def unread(self) -> Iterator[Copied]:
         """Yield the objects that the source did not give."""
         for partition in self.partitions:
             yield from (one for one in partition.brought if one.outcome is Outcome.LOST)
@@ -366,7 +366,7 @@ class CopyRun:
         key = identity.key(self._layout)
         is_there = self._target.head(key) is not None
         if self._source.head(key) is not None:
-            self._take(bring_record(self._source, self._target, key, is_there=is_there))
+            self._take(copy_run_record(self._source, self._target, key, is_there=is_there))
         rows = _about(seen.topics, seen.names)
         if len(rows):
             topics_stream(self._target, self._layout, self._clock).adopt(rows)
@@ -434,11 +434,13 @@ class CopyRun:
                 size = partition.sizes.get(key, 0)
                 is_there = key in present and size in (0, present[key])
                 outcome = Outcome.THERE if is_there else Outcome.SENT
-                partition.brought.append(Brought(key, outcome, size))
+                partition.brought.append(Copied(key, outcome, size))
                 continue
             row = partition.rows.get(key)
             try:
-                found = bring(self._source, self._target, key, row, is_there=key in present)
+                found = copy_if_absent(
+                    self._source, self._target, key, row, is_there=key in present
+                )
             except KbackupError as error:
                 self._failed.set()
                 return error.issue().at(**partition.where.place)
@@ -450,16 +452,16 @@ class CopyRun:
     def _send_files(self, files: Evidence) -> None:
         """Send files that are no objects of records, those that exist already left alone."""
 
-        def send(key: str) -> Brought | None:
+        def send(key: str) -> Copied | None:
             if self._is_over():
                 return None
-            return bring(self._source, self._target, key, is_there=key in files.there)
+            return copy_if_absent(self._source, self._target, key, is_there=key in files.there)
 
         with ThreadPoolExecutor(_THREADS) as pool:
             for found in pool.map(send, files.keys):
                 self._take(found)
 
-    def _take(self, found: Brought | None) -> None:
+    def _take(self, found: Copied | None) -> None:
         """Take what became of a file."""
         if found is None:
             return
@@ -474,7 +476,7 @@ class CopyRun:
         for key in seen.records.keys:
             if not self._is_over():
                 there = seen.records.there
-                self._take(bring_record(self._source, self._target, key, is_there=key in there))
+                self._take(copy_run_record(self._source, self._target, key, is_there=key in there))
         if self._is_over():
             return
         broken = {one.where for one in seen.partitions if not one.is_done}

@@ -17,14 +17,14 @@ from kbackup.naming import INDEX_EXTENSION, UPLOAD_DATE, DatedLayout, Layout, Ob
 from kbackup.records import UNKNOWN, Facts, Rotation, Span, TopicIdentity, TopicPartition, joined
 from kbackup.runs.backup_state import NOTHING, BackupState, with_objects
 from kbackup.runs.position import SinkPosition
-from kbackup.sink.keep import from_on, named, pointed_to
+from kbackup.sink.keep import from_on, named, read_pointer
 from kbackup.sink.start import (
     Evidence,
-    HeldCut,
     Inherited,
+    StoredCut,
     count_inherited,
-    held,
     one_after_another,
+    stored_cuts,
     untold_to,
 )
 from kbackup.stores import ObjectHead, Store
@@ -274,7 +274,7 @@ class _Search:
         """Whether the pointer of a dated layout names another object than the newest."""
         if not mains or not isinstance(self.layout, DatedLayout):
             return False
-        pointer = pointed_to(self.store, self.layout, where)
+        pointer = read_pointer(self.store, self.layout, where)
         return pointer is not None and pointer != mains[-1][1].start_offset
 
     def _lacking_cuts(
@@ -284,7 +284,7 @@ class _Search:
         offset: int | None,
         known: BackupState,
         where: TopicPartition,
-    ) -> tuple[HeldCut, ...]:
+    ) -> tuple[StoredCut, ...]:
         """Return the cuts that the ledger lacks and that may reach behind *offset*."""
         # as far as their objects say which they are of
         if offset is None:
@@ -302,7 +302,7 @@ class _Search:
                 is_same = is_values and parts.extension == self.values
                 counts[cut, is_same, is_values] += 1
         return tuple(
-            HeldCut(cut.span, count, count == cut.files, is_same, is_values)
+            StoredCut(cut.span, count, count == cut.files, is_same, is_values)
             for (cut, is_same, is_values), count in counts.items()
         )
 
@@ -445,8 +445,8 @@ def _held(
     ledger: PartitionLedger,
     present: Container[str],
     left: Inherited | KbackupError | None,
-) -> tuple[HeldCut, ...]:
-    found = held(ledger, present, values)
+) -> tuple[StoredCut, ...]:
+    found = stored_cuts(ledger, present, values)
     if values is None or found or not isinstance(left, Inherited) or not left.is_one_directory:
         return found
     return tuple(one_after_another(left.starts))

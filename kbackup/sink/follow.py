@@ -29,9 +29,9 @@ from kbackup.errors import (
 from kbackup.events import Event, Warned
 from kbackup.kafka import PATIENCE_S, Cluster, LogStartMovedError
 from kbackup.records import Span, TopicIdentity, TopicPartition, joined, without
-from kbackup.runs.following import Aside, Pauses, turns
+from kbackup.runs.following import Aside, Backoff, turns
 from kbackup.runs.report import GAPS_MOST, SPANS_MOST, HeldUp, OfSink, PartitionReport
-from kbackup.sink.job import Adopt, Examined, GaveUp, SinkJob, SinkUnit, recreated
+from kbackup.sink.job import BrokersGone, FollowOrder, FollowReport, SinkJob, SinkUnit, recreated
 from kbackup.sink.start import outside
 from kbackup.sink.storing import TaskClients, connect
 from kbackup.sink.task import SinkPartitionTask
@@ -135,7 +135,7 @@ def _leaderless(where: TopicPartition) -> KafkaError:
     )
 
 
-PAUSES: Final = Pauses(first_s=1.0, first_rare_s=600.0)
+PAUSES: Final = Backoff(first_s=1.0, first_rare_s=600.0)
 
 SILENCE_S: Final = 30.0
 """How long a partition may stay unanswered, while others answer, before it is reported."""
@@ -409,8 +409,8 @@ class FollowedPartitions:
 
     def take(self, order: Event) -> None:
         """Take an order from the driver; ignore one for another task, or one taken before."""
-        if order["type"] == Adopt.TYPE:
-            unit = Adopt.from_dict(order).unit
+        if order["type"] == FollowOrder.TYPE:
+            unit = FollowOrder.from_dict(order).unit
             if self.share.owns(unit.where):
                 self._adopt(unit)
 
@@ -536,10 +536,10 @@ class FollowedPartitions:
         return gaps
 
     def _report(self, watch: Watch) -> None:
-        self.channel.tell(Examined(watch.report))
+        self.channel.tell(FollowReport(watch.report))
 
     def _give_up(self, error: KafkaError) -> None:
         for watch in self.watches.values():
             watch.report = replace(watch.report, failure=error.issue())
             self._report(watch)
-        self.channel.tell(GaveUp())
+        self.channel.tell(BrokersGone())

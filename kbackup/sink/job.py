@@ -21,7 +21,7 @@ from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.rejects import INTOLERANT, ErrorPolicy
 from kbackup.sink.schemas import NO_SCHEMAS, SchemaSource
-from kbackup.sink.start import HeldCut
+from kbackup.sink.start import StoredCut
 from kbackup.spark.channel import unpacked
 from kbackup.stores import StoreSettings
 
@@ -87,7 +87,7 @@ class SinkUnit:
     span: Span
     commit_metadata: SinkPosition | None = None
     identity: TopicIdentity = UNKNOWN
-    held: tuple[HeldCut, ...] = ()
+    held: tuple[StoredCut, ...] = ()
     kept: tuple[Span, ...] = ()
 
 
@@ -134,7 +134,7 @@ class _Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined(_Message):
+class FollowReport(_Message):
     """A task's message: how far it is in a partition that it follows."""
 
     TYPE = "report"
@@ -143,14 +143,14 @@ class Examined(_Message):
 
 
 @dataclass(frozen=True, slots=True)
-class GaveUp(_Message):
+class BrokersGone(_Message):
     """A task's message: no broker answers, so it ends, and the run with it."""
 
     TYPE = "gave_up"
 
 
 @dataclass(frozen=True, slots=True)
-class Adopt(_Message):
+class FollowOrder(_Message):
     """The driver's order to follow one more partition; a task takes those that are its own."""
 
     TYPE = "adopt"

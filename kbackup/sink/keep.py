@@ -41,22 +41,22 @@ from kbackup.pipeline.write import (
     Index,
     grown,
     inner_metadata,
+    merge_logs,
     tallied_to,
-    united_log,
 )
 from kbackup.records import (
     ConflictError,
     Facts,
     TopicIdentity,
     TopicPartition,
+    merge_by_offset,
     pairs,
     rest_of,
-    woven,
 )
 from kbackup.stores import ObjectHead, Seals, Store, StoredObject, with_keyed
 
 
-def united(
+def merge_files(
     file: ClosedFile, ours: Iterable[pa.RecordBatch], theirs: Iterable[pa.RecordBatch]
 ) -> ClosedFile | None:
     """Return a file with the records of both, each once; None where one offset has two records.
@@ -95,7 +95,7 @@ def _merged(
     while mine is not None and other is not None:
         limit = min(rows["offset"][len(rows) - 1].as_py() for rows in (mine, other))
         counts = [pc.sum(pc.less_equal(rows["offset"], limit)).as_py() for rows in (mine, other)]
-        yield woven([mine.slice(0, counts[0]), other.slice(0, counts[1])])[0]
+        yield merge_by_offset([mine.slice(0, counts[0]), other.slice(0, counts[1])])[0]
         mine = rest_of(mine.slice(counts[0]), left)
         other = rest_of(other.slice(counts[1]), right)
     for rest, stream in ((mine, left), (other, right)):
@@ -300,9 +300,9 @@ def _united(store: Store, file: ClosedFile) -> ClosedFile:
             raise _other_topic(file, "it was written under another name")
         body.seek(0)
         if file.spec.stores_batches:
-            found = united_log(file, body)
+            found = merge_logs(file, body)
         else:
-            found = united(file, _rows(file, file.body), _rows(file, body))
+            found = merge_files(file, _rows(file, file.body), _rows(file, body))
     if found is None:
         raise _other_topic(file, "it holds other records")
     return found
@@ -468,13 +468,13 @@ def keep_indexed(store: Store, file: ClosedFile, layout: Layout) -> Facts:
     return facts
 
 
-def point(store: Store, layout: DatedLayout, where: TopicPartition, index: Index) -> None:
+def write_pointer(store: Store, layout: DatedLayout, where: TopicPartition, index: Index) -> None:
     """Name *index* as the newest of its partition."""
     key = layout.pointer(where.topic, where.partition)
     _put_index(store, Index(key, index.key.encode()))
 
 
-def pointed_to(store: Store, layout: DatedLayout, where: TopicPartition) -> int | None:
+def read_pointer(store: Store, layout: DatedLayout, where: TopicPartition) -> int | None:
     """Return the first offset of the object that the pointer of a partition leads to.
 
     None where there is no pointer, as before a first run, or it leads nowhere: then a warning

@@ -41,7 +41,7 @@ from kbackup.runs.report import Summary
 from kbackup.sink import accounting, schemas
 from kbackup.sink.job import recreated
 from kbackup.sink.plan import SinkPartitionPlan, job_of, locked
-from kbackup.sink.start import Evidence, HeldCut, Start, held
+from kbackup.sink.start import Evidence, Start, StoredCut, stored_cuts
 from kbackup.sink.task import back_up
 from kbackup.stores import Store, UnfinishedUpload, Uploads
 
@@ -276,8 +276,8 @@ class _Planner:
             )
             raise _not_possible(where, place.offset, why)
         extension = wiring.views(self.settings)[-1].extension()
-        there = held(ledger, found.keys, extension)
-        none = HeldCut(span, 0, is_whole=False)
+        there = stored_cuts(ledger, found.keys, extension)
+        none = StoredCut(span, 0, is_whole=False)
         cut = next((cut for cut in there if cut.span == span and cut.is_same), none)
         seen = Evidence(span, held=(cut,))
         at = SinkPartitionPlan(where, seen, Start(span.start_offset), identity=identity)

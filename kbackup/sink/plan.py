@@ -31,7 +31,7 @@ from kbackup.sink.evidence import gather
 from kbackup.sink.job import SinkJob, SinkUnit, recreated
 from kbackup.sink.rejects import ErrorPolicy
 from kbackup.sink.schemas import SchemaSource
-from kbackup.sink.start import Again, Evidence, HeldCut, Inherited, Start, decide, onward
+from kbackup.sink.start import Evidence, Inherited, Start, StoredAgain, StoredCut, decide, onward
 from kbackup.stores import Store
 
 
@@ -142,7 +142,7 @@ class SinkPartitionPlan:
         span = Span(self.start.offset, self.seen.log.end_offset)
         return SinkUnit(self.where, span, commit_metadata, self.identity, self._held())
 
-    def _held(self) -> tuple[HeldCut, ...]:
+    def _held(self) -> tuple[StoredCut, ...]:
         """Return the cuts of values in the bucket that are stored a second time."""
         return () if self.start is None else onward(self.seen.again, self.start.offset)
 
@@ -176,7 +176,7 @@ class SinkPartitionPlan:
                 return commit_metadata.position(self.start.offset)
             if not self.start.expired and self.seen.has_objects:
                 return Position(self.start.offset)  # the next run compares it with the bucket
-            again_to = Again(self.where, self._held()).to(self.start.offset)
+            again_to = StoredAgain(self.where, self._held()).to(self.start.offset)
             return self._empty(self.start.offset, again_to)
         if self.start.moves_group:
             return Position(self.start.offset)

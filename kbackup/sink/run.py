@@ -33,7 +33,7 @@ from kbackup.sink import accounting, schemas
 from kbackup.sink.accounting import News, RunLedger, SinkProgress
 from kbackup.sink.captures import LOOK_S, AccessCapture, GroupCaptures
 from kbackup.sink.follow import deal, follow
-from kbackup.sink.job import Adopt, Examined, GaveUp, SinkUnit
+from kbackup.sink.job import BrokersGone, FollowOrder, FollowReport, SinkUnit
 from kbackup.sink.plan import (
     Claim,
     SinkPartitionPlan,
@@ -336,7 +336,7 @@ class SinkRun:
 
             def look() -> None:
                 for unit in newcomers.adopt():
-                    orders.put(Adopt(unit))
+                    orders.put(FollowOrder(unit))
 
             job = job_of(self._frame, plan.group, self._schemas)
             task = functools.partial(follow, job, settings.rotate_idle_ms)
@@ -378,10 +378,10 @@ class SinkRun:
         return overtaken
 
     def _hear(self, event: Event) -> None:
-        if event["type"] == Examined.TYPE:
-            self._take(Examined.from_dict(event).report)
+        if event["type"] == FollowReport.TYPE:
+            self._take(FollowReport.from_dict(event).report)
             return
-        if event["type"] == GaveUp.TYPE:
+        if event["type"] == BrokersGone.TYPE:
             self._ended.set()
             return
         said = from_json(event)

@@ -31,7 +31,7 @@ _DO: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class HeldCut:
+class StoredCut:
     """A cut of which the bucket holds objects of values, or of full records.
 
     Attributes:
@@ -58,9 +58,9 @@ class HeldCut:
         return self.span.end_offset
 
 
-def held(
+def stored_cuts(
     ledger: PartitionLedger, present: Container[str], extension: str | None
-) -> tuple[HeldCut, ...]:
+) -> tuple[StoredCut, ...]:
     """Return the cuts of which an object is there, in order.
 
     What covers an offset does not show where files close, which formats do, and has to be kept.
@@ -72,13 +72,13 @@ def held(
         present: The keys of a listing that was made after the ledger was read.
         extension: Of the objects of values that are written now; None where none are.
     """
-    found: dict[tuple[Span, bool, bool], HeldCut] = {}
+    found: dict[tuple[Span, bool, bool], StoredCut] = {}
     for one in filter(is_main, ledger.objects.values()):
         if one.cut_start is None or one.next_offset is None:
             continue
         span, is_there = Span(one.cut_start, one.next_offset), one.key in present
         kind = _is_same(one, extension), one.view != named(View.RECORD)
-        cut = found.get((span, *kind), HeldCut(span, 0, True, *kind))
+        cut = found.get((span, *kind), StoredCut(span, 0, True, *kind))
         found[span, *kind] = replace(
             cut, objects=cut.objects + is_there, is_whole=cut.is_whole and is_there
         )
@@ -126,15 +126,15 @@ def _are_spread(foreign: Sequence[Entry]) -> bool:
     return len({(one.key or "").rpartition("/")[0] for one in foreign}) > 1
 
 
-def one_after_another(starts: Sequence[int]) -> list[HeldCut]:
+def one_after_another(starts: Sequence[int]) -> list[StoredCut]:
     """Return cuts of one object each, that begin at *starts* but for the last of them."""
-    return [HeldCut(Span(start, end)) for start, end in pairwise(starts) if start < end]
+    return [StoredCut(Span(start, end)) for start, end in pairwise(starts) if start < end]
 
 
-def _around(cuts: Sequence[HeldCut], offset: int) -> HeldCut | None:
+def _around(cuts: Sequence[StoredCut], offset: int) -> StoredCut | None:
     """Return what to store again as one, where *offset* is in the middle of a cut, else None."""
     # where cuts overlap, it is all that they cover up to the end of the one that *offset* is in
-    found: HeldCut | None = None
+    found: StoredCut | None = None
     start = offset
     for cut in reversed(cuts):
         if cut.start < start < cut.end:
@@ -143,7 +143,7 @@ def _around(cuts: Sequence[HeldCut], offset: int) -> HeldCut | None:
     return found
 
 
-def outside(where: TopicPartition, cuts: Sequence[HeldCut], offset: int, log_start: int) -> int:
+def outside(where: TopicPartition, cuts: Sequence[StoredCut], offset: int, log_start: int) -> int:
     """Return where to continue so that *offset* is in the middle of no cut.
 
     That is where the cut begins, if the log still has that; else behind it, if all of it is there.
@@ -169,9 +169,9 @@ def outside(where: TopicPartition, cuts: Sequence[HeldCut], offset: int, log_sta
     )
 
 
-def onward(cuts: Iterable[HeldCut], start: int) -> tuple[HeldCut, ...]:
+def onward(cuts: Iterable[StoredCut], start: int) -> tuple[StoredCut, ...]:
     """Return the cuts that a backup comes upon that continues at *start*, one after the other."""
-    found: list[HeldCut] = []
+    found: list[StoredCut] = []
     for cut in cuts:
         if cut.start >= start:
             found.append(cut)
@@ -180,7 +180,7 @@ def onward(cuts: Iterable[HeldCut], start: int) -> tuple[HeldCut, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class StoredAgain:
     """The part of a partition that is stored a second time.
 
     Attributes:
@@ -188,7 +188,7 @@ class Again:
     """
 
     where: TopicPartition
-    cuts: tuple[HeldCut, ...] = ()
+    cuts: tuple[StoredCut, ...] = ()
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -219,7 +219,7 @@ class Again:
         if sum(store.head(key) is not None for key in keys) < cut.objects:
             raise self._refused(cut, "would have other names now")
 
-    def _refused(self, cut: HeldCut, how: str) -> RefusedError:
+    def _refused(self, cut: StoredCut, how: str) -> RefusedError:
         return RefusedError(
             f"{self.where}: the group was set back, and the stored value objects of offsets "
             f"{cut.start} to {cut.end - 1} {how}",
@@ -230,7 +230,7 @@ class Again:
         )
 
 
-def _misplaced(where: TopicPartition, offset: int, cut: HeldCut) -> RefusedError:
+def _misplaced(where: TopicPartition, offset: int, cut: StoredCut) -> RefusedError:
     return RefusedError(
         f"{where}: the backup would continue at {offset}, over objects of offsets {cut.start} to "
         f"{cut.end - 1} that it would not write again as they are",
@@ -552,14 +552,14 @@ class Evidence:
     unended: tuple[tuple[int, str], ...] = ()
     is_astray: bool = False
     inherited: Inherited | KbackupError | None = None
-    held: tuple[HeldCut, ...] = ()
+    held: tuple[StoredCut, ...] = ()
     untold_to: int | None = None
     stores_values: bool = False
     held_up: HeldUp | None = None
     of_other_layout: str | None = None
 
     @property
-    def again(self) -> tuple[HeldCut, ...]:
+    def again(self) -> tuple[StoredCut, ...]:
         """The cuts that would be written again as they are."""
         return tuple(cut for cut in self.held if cut.is_same)
 

@@ -27,10 +27,10 @@ from kbackup.runs.dead_letters import DeadLetters
 from kbackup.runs.position import Done, SinkPosition
 from kbackup.runs.report import SPANS_MOST, OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.keep import UploadDates, keep, keep_indexed, point
+from kbackup.sink.keep import UploadDates, keep, keep_indexed, write_pointer
 from kbackup.sink.rejects import RecordsLeftOut
 from kbackup.sink.schemas import SchemaKeeper
-from kbackup.sink.start import Again
+from kbackup.sink.start import StoredAgain
 from kbackup.spark.channel import TaskChannel
 from kbackup.stores import ObjectHead, Seals, Store, open_store
 from kbackup.stores.encrypted import DATA_KEY
@@ -253,11 +253,11 @@ class Placing:
     store: Store
     channel: TaskChannel
     stored_as: TopicPartition = field(init=False)
-    again: Again = field(init=False)
+    again: StoredAgain = field(init=False)
 
     def __post_init__(self) -> None:
         self.stored_as = self.job.routes(self.unit.where)
-        self.again = Again(self.unit.where, self.unit.held)
+        self.again = StoredAgain(self.unit.where, self.unit.held)
 
     def dates(self, last_key: str | None) -> Callable[[int], str] | None:
         """Return what gives files the dates of their upload, None where none have them."""
@@ -326,7 +326,7 @@ class Placing:
             return keep(self.store, file, self.job.layout)
         facts = keep_indexed(self.store, file, self.job.layout)
         if self.job.points and isinstance(self.job.layout, DatedLayout):
-            point(self.store, self.job.layout, self.stored_as, file.index)
+            write_pointer(self.store, self.job.layout, self.stored_as, file.index)
         return facts
 
     def _row(self, file: ClosedFile, facts: Facts) -> Entry:

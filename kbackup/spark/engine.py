@@ -79,7 +79,7 @@ def deal(units: Sequence[Unit], slots: int) -> list[list[Unit]]:
     return [list(units[at::shares]) for at in range(shares)]
 
 
-def unheard(_event: Event) -> None:
+def discard(_event: Event) -> None:
     """Take the events of tasks that tell nothing before their reports."""
 
 

@@ -144,7 +144,7 @@ class FileStore:
                     self._disk.sync(beside)
                 else:
                     self._disk.sync(new.body, beside)
-                moves = files.Moves()
+                moves = files.PendingMoves()
                 with self._exclusive():
                     done = self._move_in(new, beside, moves, if_absent, if_match)
                 if done:
@@ -160,7 +160,7 @@ class FileStore:
         self,
         new: _New,
         beside: Path,
-        moves: files.Moves,
+        moves: files.PendingMoves,
         if_absent: bool,
         if_match: str | None,
     ) -> bool:
@@ -360,7 +360,7 @@ class Disk:
                 mine.sync(self._pool)
         mine.check(paths)
 
-    def sync_names(self, moves: files.Moves, folders: Iterable[Path], root: Path) -> None:
+    def sync_names(self, moves: files.PendingMoves, folders: Iterable[Path], root: Path) -> None:
         """Put the names that *moves* gave on the disk, and those of the folders they are in.
 
         A folder that is found there may be another thread's, or a killed process's, whose name was

@@ -2,7 +2,7 @@
 
 Names and the ledger say what is missing; with ``--deep`` tasks read the objects, and what they
 report is judged together with the names.  `_CHECKS` lists all that is checked.  Before that,
-``sink reindex`` and ``sink accept`` make the ledger fit the bucket: `Mending`.
+``sink reindex`` and ``sink accept`` make the ledger fit the bucket: `LedgerRepair`.
 """
 
 import functools
@@ -377,7 +377,7 @@ def on_spark(
     task = functools.partial(verify_task, place, reading)
 
     def read(units: Sequence[VerifyUnit]) -> Iterable[Checked | NotBegun]:
-        return engine.run(task, units, replace(settings, java=find_java()), engine.unheard, stop)
+        return engine.run(task, units, replace(settings, java=find_java()), engine.discard, stop)
 
     return read
 
@@ -455,7 +455,7 @@ class Acceptance:
 
 
 @dataclass(frozen=True, slots=True)
-class Mending:
+class LedgerRepair:
     """What is written into the ledger of a backup before it is verified."""
 
     store: Store

@@ -40,7 +40,7 @@ from kbackup.records import (
     Facts,
     TopicIdentity,
     TopicPartition,
-    woven,
+    merge_by_offset,
 )
 from kbackup.spark.channel import TaskChannel
 from kbackup.stores import ObjectHead, Store, StoreSettings, has_method, open_store, with_keyed
@@ -387,7 +387,7 @@ def _agree(*tables: pa.Table) -> bool:
     """Whether tables hold the same record wherever they have the same offset."""
     # any may lack rows of the others: compaction may have come in between
     try:
-        woven([batch for table in tables for batch in table.to_batches()])
+        merge_by_offset([batch for table in tables for batch in table.to_batches()])
     except ConflictError:
         return False
     return True

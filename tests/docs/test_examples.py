@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from kbackup.cli import root
 from kbackup.config import loading
-from kbackup.runs.metrics import LABELS, METRICS, OWN_LABELS, Seen
+from kbackup.runs.metrics import LABELS, METRICS, OWN_LABELS, MetricValues
 from tests.support.invoked import invoke
 from tests.support.scripts import run
 
@@ -290,7 +290,7 @@ def test_what_was_never_done_is_as_old_as_can_be() -> None:
     groups = yaml.safe_load((PROMETHEUS / "rules.yaml").read_text())["groups"]
     ages = [rule["expr"] for group in groups for rule in group["rules"] if "time()" in rule["expr"]]
     own = {metric.name: metric.own for metric in METRICS}
-    never = Seen("sink", is_up=True, now=datetime.now(UTC), was_read=True)
+    never = MetricValues("sink", is_up=True, now=datetime.now(UTC), was_read=True)
     absent = {metric.name for metric in METRICS if not [*metric.samples(never)]}
 
     asked = {re.findall(r"\bkbackup_\w+", expression)[0]: expression for expression in ages}

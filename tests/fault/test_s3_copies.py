@@ -11,7 +11,7 @@ import pytest
 from mypy_boto3_s3 import S3Client
 from s3fault import Fault, S3Faults
 
-from kbackup.catalog.copying import Outcome, bring
+from kbackup.catalog.copying import Outcome, copy_if_absent
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.stores import StoreSettings
 from kbackup.stores.s3 import S3Store, transfer
@@ -47,7 +47,7 @@ class Pair:
     def brought(self, expect: Outcome = Outcome.SENT, row: Entry | None = None) -> list[str]:
         """Bring the object; return the methods of the requests for it."""
         before = len(self.proxy.log)
-        found = bring(self.source, self.target, KEY, row, is_there=False)
+        found = copy_if_absent(self.source, self.target, KEY, row, is_there=False)
         assert expect is found.outcome
         return [line.split()[0] for line, _ in self.proxy.log[before:]]
 

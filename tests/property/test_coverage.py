@@ -7,7 +7,15 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.catalog.coverage import Ask, Compared, Coverage, Holding, Offsets, Said, cover
+from kbackup.catalog.coverage import (
+    Compared,
+    Coverage,
+    Holding,
+    LedgerSpans,
+    Offsets,
+    Undecided,
+    cover,
+)
 from kbackup.records import Rotation, Span, TopicIdentity
 
 END = 40
@@ -230,7 +238,7 @@ def test_a_connectors_bucket_is_restored_as_it_stands(places: list[tuple[int, st
 def test_each_offset_is_known_or_untold(rng: Random) -> None:
     """Below the highest known end; what states its end has all of its offsets, others the first."""
     everything = written(rng)
-    said = Said(gone=[Span(3, 7)], empty=[Span(90, 95)])
+    said = LedgerSpans(gone=[Span(3, 7)], empty=[Span(90, 95)])
     found = Offsets([one.holding for one in everything], said)
 
     stored, named, nothing, untold = (
@@ -266,7 +274,7 @@ def test_a_connectors_object_that_reaches_beyond_full_records_is_named() -> None
         for end, reaches in ((150, True), (200, False))
     )
 
-    assert [Ask(objects[1], Span(100, 150))] == [*asked.asks]
+    assert [Undecided(objects[1], Span(100, 150))] == [*asked.asks]
     assert [("v100",)] == [one.keys for one in cover([objects[0], beyond, half]).disputes]
     assert ((), ()) == (cover([objects[0], inside, whole]).disputes, cover([inside, whole]).asks)
     assert [Span(100, 200)] == [one.beside for one in cover([beyond, whole]).asks]
@@ -283,7 +291,7 @@ def test_full_records_that_do_not_say_where_they_end_are_read_before_values_besi
     asked = cover([full, *values])
     found = cover([replace(full, last=14, records=15), *values])
 
-    assert [Ask(full)] == [*asked.asks]
+    assert [Undecided(full)] == [*asked.asks]
     assert [("f0", None), ("v10", Span(15, 20)), ("v20", None)] == [
         (one.holding.key, one.only) for one in found.reads
     ]
@@ -301,7 +309,7 @@ def test_an_answer_may_ask_again() -> None:
     found = cover([values[0], inside, *ended])
 
     assert {"f0", "f27"} <= {one.holding.key for one in asked.asks}
-    assert [Ask(values[1], Span(32, 33))] == [*again.asks]
+    assert [Undecided(values[1], Span(32, 33))] == [*again.asks]
     assert ((), ()) == (found.asks, found.disputes)
     assert ["f0", "f27"] == [one.holding.key for one in found.reads]
 
@@ -324,7 +332,7 @@ def test_values_are_read_that_the_ledger_says_had_expired() -> None:
     """A run that found them expired in the log did not look at what another tool had stored."""
     values = Holding("v0", "d", 0, is_full=False)
     full = Holding("f3", "d", 3, is_full=True, last=10, records=8)
-    said = Said(gone=[Span(0, 3)])
+    said = LedgerSpans(gone=[Span(0, 3)])
 
     found = cover([replace(values, last=9, records=10), full], said)
     compared = Compared(Span(3, 11), reaches=True)
@@ -359,7 +367,7 @@ def test_values_are_compared_with_full_records_that_a_run_left_unfinished() -> N
         for reaches in (False, True)
     )
 
-    assert [Ask(values, Span(5, 9))] == [*asked.asks]
+    assert [Undecided(values, Span(5, 9))] == [*asked.asks]
     assert ((), ["v0", "f5"]) == (ended.disputes, [read.holding.key for read in ended.reads])
     assert [("v0",)] == [one.keys for one in reaching.disputes]
 
@@ -401,9 +409,9 @@ def test_the_end_of_the_log_bounds_values_that_nothing_of_has_expired() -> None:
     ]
 
     whole = cover([values, replace(full[0], last=11, records=7), full[1]])
-    lost = cover([values, *full], Said(gone=[Span(10, 12)]))
+    lost = cover([values, *full], LedgerSpans(gone=[Span(10, 12)]))
     short = cover([values, replace(full[0], last=11, records=7)])
 
     assert (["v5"], ()) == ([one.holding.key for one in whole.repeats], whole.asks)
-    assert [Ask(values, Span(5, 20))] == [*lost.asks]
-    assert [Ask(values, Span(5, 12))] == [*short.asks]
+    assert [Undecided(values, Span(5, 20))] == [*lost.asks]
+    assert [Undecided(values, Span(5, 12))] == [*short.asks]

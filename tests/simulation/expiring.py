@@ -18,7 +18,7 @@ from tests.simulation.product import (
     ExpireOptions,
     ExpireRun,
     KbackupError,
-    Mending,
+    LedgerRepair,
     Plain,
     Stop,
     Summary,
@@ -154,7 +154,9 @@ class ExpiringPlay(Play):
         settings = self._settings("verify")
         store: Any = SimStoreSettings(self.bucket, process).open()
         summary = Summary("mend", "sink reindex")
-        mending = Mending(store, layout_of(settings), reading_of(settings), summary, self.clock)
+        mending = LedgerRepair(
+            store, layout_of(settings), reading_of(settings), summary, self.clock
+        )
 
         def work() -> Plain:
             with suppress(KbackupError):

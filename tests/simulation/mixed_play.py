@@ -40,8 +40,8 @@ from tests.simulation.product import (
     ConfigurationError,
     IncompleteBackupError,
     KafkaSettings,
+    LedgerRepair,
     LockedError,
-    Mending,
     NewerVersionError,
     Plain,
     Position,
@@ -453,7 +453,7 @@ class MixedPlay(MixedStage):
         settings = self._settings("verify")
         store, layout = SimStoreSettings(self.bucket, process).open(), layout_of(settings)
         summary = Summary("verify", "restore verify")
-        mending = Mending(store, layout, reading_of(settings), summary, self.clock)
+        mending = LedgerRepair(store, layout, reading_of(settings), summary, self.clock)
         everything = Acceptance([(where, Span(0, 10**9)) for where in self._wheres()])
 
         def accept() -> Plain:

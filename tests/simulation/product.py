@@ -80,7 +80,7 @@ from kbackup.spark.channel import TaskChannel
 from kbackup.spark.engine import deal
 from kbackup.stores import ObjectHead, Store, StoredObject
 from kbackup.stores.encrypted import MAGIC, EncryptedStore
-from kbackup.verify.run import Acceptance, Mending, Notes, verify
+from kbackup.verify.run import Acceptance, LedgerRepair, Notes, verify
 from kbackup.verify.task import VerifyUnit, verify_task
 
 _PLACES: dict[str, tuple[Any, str]] = {
@@ -103,7 +103,7 @@ _PLACES: dict[str, tuple[Any, str]] = {
     "past held": (start, "_past_held"),
     "only format": (wiring, "only_format"),
     "confirm": (evidence, "confirm"),
-    "held up": (HeldUp, "of"),
+    "stored_cuts up": (HeldUp, "of"),
     "acceptance": (PartitionLedger, "_acceptance"),
     "newer version": (NewerVersionError, "of"),
     "settle": (locks, "SETTLE_S"),

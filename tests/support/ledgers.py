@@ -13,7 +13,7 @@ from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import backup_state
 from kbackup.runs.report import Summary
-from kbackup.verify.run import Mending, Notes
+from kbackup.verify.run import LedgerRepair, Notes
 from tests.support.hand_clock import HandClock
 from tests.support.verified import NOW, Verified
 
@@ -52,10 +52,10 @@ def enter(backup: Backup, key: str, cut: range, *, after_ms: int = 0) -> None:
     stream.topic_stream(backup.store, backup.layout, "orders", CLOCK).append(table([row], OBJECTS))
 
 
-def mending(backup: Backup) -> Mending:
+def mending(backup: Backup) -> LedgerRepair:
     """What mends the ledger of *backup*."""
     summary = Summary("r2", "restore verify")
-    return Mending(backup.store, backup.layout, ReadOptions(), summary, CLOCK)
+    return LedgerRepair(backup.store, backup.layout, ReadOptions(), summary, CLOCK)
 
 
 def by_ledger(backup: Backup, *, deep: bool = False) -> Verified:

@@ -35,7 +35,7 @@ from kbackup.restore.plan import Planner, RestorePlan
 from kbackup.restore.routing import RecordRoutes, survey
 from kbackup.restore.target import begin
 from kbackup.restore.task import RestorePartitionTask
-from kbackup.restore.transaction import Pace
+from kbackup.restore.transaction import RateLimit
 from kbackup.runs import wiring
 from kbackup.runs.inventory import Inventory
 from kbackup.runs.position import RestorePosition
@@ -386,7 +386,7 @@ class Restoring:
     properties: Mapping[str, str] = field(default_factory=dict)  # what else its configuration says
     # what the ledger says of each topic
     entries: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
-    pace: Pace | None = None  # how fast it writes
+    pace: RateLimit | None = None  # how fast it writes
     identity: BackupIdentity | None = None  # which backup it is; None for what its address says
     files: Sequence[Path] = ()  # of its configuration
 

@@ -11,7 +11,7 @@ from kbackup.catalog import groups
 from kbackup.catalog.groups import GROUPS, OFFSET, TOPIC, UNSETTLED, GroupEntry, group_stream
 from kbackup.catalog.ledger.rows import table
 from kbackup.events import Plain, Warned, to_json
-from kbackup.inspect.topics import GroupStood, topics
+from kbackup.inspect.topics import CapturedPosition, topics
 from kbackup.naming.renaming import ALL, TopicFilter
 from kbackup.pipeline.views import ReadOptions
 from tests.support.hand_clock import HandClock
@@ -48,7 +48,7 @@ def told(backup: Backup, asked: TopicFilter = ALL, until_ms: int | None = None) 
 
 
 def stood(found: list[Plain]) -> list[dict[str, Any]]:
-    return [to_json(one) for one in found if isinstance(one, GroupStood)]
+    return [to_json(one) for one in found if isinstance(one, CapturedPosition)]
 
 
 def test_each_group_is_told_with_what_is_known_of_it(backup: Backup) -> None:

@@ -96,7 +96,7 @@ def restored(kafka: Cluster, **options: Any) -> dict[int, PartitionReport[OfRest
     job = RestoreJob(
         "r1", kafka, restoring.backup.settings, ReadOptions(), plan.group, **options,  # type: ignore[arg-type]
     )  # fmt: skip
-    (share,) = transaction.manner(job)["deal"](units, 1)
+    (share,) = transaction.task_options(job)["deal"](units, 1)
     return {report.where.partition: report for report in task.put_back(job, share, kafka.line)}
 
 
@@ -317,7 +317,7 @@ def test_each_writer_is_one_tasks() -> None:
         "r1", kafka, kafka.backup.settings, ReadOptions(), plan.group,  # type: ignore[arg-type]
     )  # fmt: skip
 
-    shares = transaction.manner(job)["deal"](plan.units(), 8)
+    shares = transaction.task_options(job)["deal"](plan.units(), 8)
 
     assert [{0}, {1}] == [{unit.target.partition % FENCES for unit in share} for share in shares]
     assert PARTITIONS == sum(map(len, shares))

@@ -11,7 +11,7 @@ from kbackup.batches import HEADER_BYTES, walk
 from kbackup.batches.decoding import decoded
 from kbackup.records import batch_bytes
 from kbackup.restore import against_target, transaction
-from kbackup.restore.transaction import Pace
+from kbackup.restore.transaction import RateLimit
 from tests.support.encoded import ZSTD, Sent, batch, sealed
 from tests.support.standby import Standby
 from tests.support.target import COPY, FakeTarget, KeepingTarget, Log, Restoring
@@ -129,7 +129,7 @@ def test_a_copy_that_was_made_by_records_is_compared(monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setattr(KeepingTarget, "new_writer", FakeTarget.new_writer)
         patch.setattr(transaction, "TRANSACTION_RECORDS", 20)
-        of.pace = Pace(records=20, steady_s=count().__next__)
+        of.pace = RateLimit(records=20, steady_s=count().__next__)
         of.restore()
     rows = log_of(of).rows
     rows[70] = {**rows[70], "value": b"altered"}

@@ -10,7 +10,7 @@ from record_samples import batch_of
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError
 from kbackup.kafka import NewTopic
 from kbackup.records import TopicPartition
-from kbackup.restore.routing import NOTHING, RecordRoutes, Surveyed
+from kbackup.restore.routing import NOTHING, RecordRoutes, Survey
 from kbackup.restore.target import begin
 from tests.support.target import FakeTarget, Restoring
 
@@ -139,7 +139,7 @@ def test_the_topics_that_records_go_to_are_not_gathered_for_each() -> None:
     where = TopicPartition("orders", 0)
     found = topics(1)
     routes = RecordRoutes(found.settings(), found.store)
-    routes.take(Surveyed(where, {f"k{at}": NOTHING for at in range(1000)}))
+    routes.take(Survey(where, {f"k{at}": NOTHING for at in range(1000)}))
 
     assert 1000 == len(routes.targets("orders"))
     assert routes._by_target("orders") is routes._by_target("orders")

@@ -16,7 +16,7 @@ from kbackup.errors import ConfigurationError, IncompleteBackupError, KbackupErr
 from kbackup.formats import FormatOptions, by_name
 from kbackup.naming import View
 from kbackup.pipeline.views import ViewSpec
-from kbackup.restore.transaction import Pace
+from kbackup.restore.transaction import RateLimit
 from kbackup.stores import ObjectHead
 from kbackup.stores.memory import MemoryStore
 from tests.support.target import CrashError, Restoring, values
@@ -649,7 +649,7 @@ def test_each_object_is_asked_once(
     assert expected == store.asked
 
 
-class FewAtOnce(Pace):
+class FewAtOnce(RateLimit):
     """Writes three records at once."""
 
     def rows(self, count: int, size: int) -> int:

@@ -13,7 +13,7 @@ from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.restore import transaction
 from kbackup.restore.job import RestoreJob
 from kbackup.restore.task import RestorePartitionTask
-from kbackup.restore.transaction import FIRST_BYTES, TRANSACTION_BYTES, Pace, next_limit
+from kbackup.restore.transaction import FIRST_BYTES, TRANSACTION_BYTES, RateLimit, next_limit
 from tests.support.fakes import SilentLine
 from tests.support.target import MARKER, FakeWriter, Restoring
 
@@ -37,7 +37,7 @@ class Time:
 def test_what_is_written_takes_its_time(batches: list[tuple[int, int]]) -> None:
     """Neither rate limit is exceeded, however records arrive."""
     time = Time()
-    found = Pace(10, 1000, writers=2, steady_s=time, sleep=time.sleep)
+    found = RateLimit(10, 1000, writers=2, steady_s=time, sleep=time.sleep)
     records = size = 0
 
     for more, its_size in batches:
@@ -50,7 +50,7 @@ def test_what_is_written_takes_its_time(batches: list[tuple[int, int]]) -> None:
 def test_a_stop_is_not_waited_for() -> None:
     """A task that waits for its rate limit stops at once."""
     time = Time()
-    found = Pace(1, steady_s=time, sleep=time.sleep)
+    found = RateLimit(1, steady_s=time, sleep=time.sleep)
     found.wait(10_000, 1, lambda: False)
 
     found.wait(1, 1, lambda: time.now >= 101)
@@ -72,7 +72,7 @@ def test_records_are_written_in_portions_that_are_committed_in_time(
     plan = restoring.plan()
     (unit,) = plan.units()
     job = RestoreJob("r", KafkaSettings("-"), restoring.backup.settings, ReadOptions(), plan.group)
-    own = Pace(records=2, steady_s=time, sleep=time.sleep)
+    own = RateLimit(records=2, steady_s=time, sleep=time.sleep)
     work = RestorePartitionTask(job, unit, restoring.store, SilentLine(), own)
     writer: Any = FakeWriter(restoring.cluster, plan.group, unit.target)
     commit = work._commit
@@ -102,11 +102,13 @@ def test_tasks_share_the_limits_of_a_run() -> None:
     job = RestoreJob("r", KafkaSettings("-"), restoring.backup.settings, ReadOptions(), plan.group)
     limited = replace(job, max_bytes_per_second=1000)
 
-    shares = transaction.manner(limited)["deal"](plan.units(), 2)
+    shares = transaction.task_options(limited)["deal"](plan.units(), 2)
 
     assert {2} == {unit.writers for share in shares for unit in share}
     assert [3, 2] == [len(share) for share in shares]
-    assert {1} == {unit.writers for unit in transaction.manner(job)["deal"](plan.units(), 1)[0]}
+    assert {1} == {
+        unit.writers for unit in transaction.task_options(job)["deal"](plan.units(), 1)[0]
+    }
 
 
 # how much is committed at once

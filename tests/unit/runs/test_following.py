@@ -3,9 +3,9 @@
 import pytest
 
 from kbackup.errors import BadRecordError, KafkaError, KbackupError, NoSpaceError
-from kbackup.runs.following import LONGEST_PAUSE_S, LONGEST_RARE_PAUSE_S, Aside, Pauses
+from kbackup.runs.following import LONGEST_PAUSE_S, LONGEST_RARE_PAUSE_S, Aside, Backoff
 
-PAUSES = Pauses(first_s=1.0, first_rare_s=600.0)
+PAUSES = Backoff(first_s=1.0, first_rare_s=600.0)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_pauses_grow_to_a_limit_and_are_spread(
 
 def test_an_interval_beyond_the_longest_pause_is_the_pause() -> None:
     """Who lists the bucket once in an hour does not try more often what has failed."""
-    hourly = Pauses(first_s=7200.0, first_rare_s=7200.0)
+    hourly = Backoff(first_s=7200.0, first_rare_s=7200.0)
     failures = (KafkaError("away").issue(),)
 
     assert 7200.0 == hourly.aside(Aside(failures, 5, 0.0), failures, 0.0, 0.0).until

@@ -28,7 +28,7 @@ from kbackup.records import Span
 from kbackup.runs import history
 from kbackup.runs.context import Environment, RunContext, Stop
 from kbackup.runs.history import RunRecord
-from kbackup.runs.metrics import FRESH_S, LEDGER_S, METRICS, OWN_LABELS, Exporter, Watched
+from kbackup.runs.metrics import FRESH_S, LEDGER_S, METRICS, OWN_LABELS, Exporter, WatchedRuns
 from kbackup.runs.status import RESTORE, SINK, Words
 from kbackup.stores import Store, StoreSettings, open_store
 from kbackup.stores.memory import MemoryStore
@@ -70,7 +70,7 @@ def ran(store: Store, hours_ago: float, exit_code: int = 0, **more: Any) -> None
 def exporter(
     store: Store, clock: HandClock, of: Words = SINK, asked: TopicFilter = ALL, **more: Any
 ) -> Exporter:
-    return Exporter(Watched(store, "s3://b", LAYOUT, clock, asked, of), **more)
+    return Exporter(WatchedRuns(store, "s3://b", LAYOUT, clock, asked, of), **more)
 
 
 def samples(written: Path | str) -> dict[str, float]:

@@ -16,7 +16,7 @@ from kbackup.naming import DIRECTORY_BYTES_MAX, KEY_BYTES_MAX, Layout, ObjectKey
 from kbackup.records import Span, TopicIdentity, TopicPartition
 from kbackup.runs.position import Cursor, Done, Lane, RestorePosition, RestoreSource, SinkPosition
 from kbackup.runs.report import OfRestore, OfSink, PartitionReport
-from kbackup.sink.job import Examined
+from kbackup.sink.job import FollowReport
 
 ORDERS = TopicPartition("orders", 3)
 IDENTITY = TopicIdentity("cluster", "topic")
@@ -48,7 +48,7 @@ def pickled(report: Any) -> Any:
 
 def told(report: PartitionReport[OfSink]) -> PartitionReport[OfSink]:
     """The report as a sink that follows sends it over its line."""
-    return Examined.from_dict(json.loads(json.dumps(Examined(report).to_dict()))).report
+    return FollowReport.from_dict(json.loads(json.dumps(FollowReport(report).to_dict()))).report
 
 
 @given(

@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 
 from kbackup.runs import context
-from kbackup.runs.following import Pauses
+from kbackup.runs.following import Backoff
 from kbackup.sink import follow, run
 from kbackup.stores import StoreSettings
 
@@ -21,6 +21,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seconds that a day's work waits are hundredths here."""
     monkeypatch.setattr(follow, "POLL_S", 0.02)
     monkeypatch.setattr(follow, "REPORT_S", 0.05)
-    monkeypatch.setattr(follow, "PAUSES", Pauses(0.05, 600.0))
+    monkeypatch.setattr(follow, "PAUSES", Backoff(0.05, 600.0))
     monkeypatch.setattr(run, "NEWCOMERS_S", 0.05)
     monkeypatch.setattr(context, "RECORD_S", 0.05)

@@ -19,8 +19,8 @@ from kbackup.pipeline.rotate import Rule, Schedule
 from kbackup.records import Span, TopicIdentity, TopicPartition
 from kbackup.runs.report import GAPS_MOST, OfSink, PartitionReport
 from kbackup.sink.follow import FollowedPartitions, TaskShare, Watch, deal, follow
-from kbackup.sink.job import Adopt, Examined, GaveUp, SinkUnit
-from kbackup.sink.start import HeldCut
+from kbackup.sink.job import BrokersGone, FollowOrder, FollowReport, SinkUnit
+from kbackup.sink.start import StoredCut
 from kbackup.spark.channel import ChannelServer, TaskChannel
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.fake_kafka import FakeKafka
@@ -58,8 +58,8 @@ class Task:
 
     def told(self, where: TopicPartition) -> list[PartitionReport[OfSink]]:
         """What was reported of a partition."""
-        told = [event for event in self.line.told if event["type"] == Examined.TYPE]
-        reports = [Examined.from_dict(event).report for event in told]
+        told = [event for event in self.line.told if event["type"] == FollowReport.TYPE]
+        reports = [FollowReport.from_dict(event).report for event in told]
         return [report for report in reports if report.where == where]
 
     def committed(self, *wheres: TopicPartition) -> list[int]:
@@ -312,10 +312,10 @@ def test_what_the_bucket_holds_is_no_gap_when_it_expires() -> None:
 
 def test_a_partition_that_comes_keeps_what_is_known_of_it() -> None:
     """A task learns which cuts the bucket has all of, and continues after such a one alone."""
-    cuts = HeldCut(Span(10, 20), 2), HeldCut(Span(20, 40), 1, is_whole=False)
+    cuts = StoredCut(Span(10, 20), 2), StoredCut(Span(20, 40), 1, is_whole=False)
     unit = SinkUnit(TopicPartition("orders", 0), Span(10, 90), held=cuts, kept=(Span(0, 40),))
 
-    assert unit == Adopt.from_dict(json.loads(json.dumps(Adopt(unit).to_dict()))).unit
+    assert unit == FollowOrder.from_dict(json.loads(json.dumps(FollowOrder(unit).to_dict()))).unit
 
 
 def test_a_partition_that_comes_is_taken_by_one_task() -> None:
@@ -341,7 +341,7 @@ def test_orders_of_the_driver_add_partitions_once() -> None:
     task = Task(kafka, [old])
     task.turns(2)
     (new,) = kafka.create("payments", 25)
-    order = Adopt(SinkUnit(new, Span(0, 25))).to_dict()
+    order = FollowOrder(SinkUnit(new, Span(0, 25))).to_dict()
     for _ in range(2):
         task.following.take(order)
         task.turns(7)
@@ -360,7 +360,7 @@ def test_a_task_that_loses_its_line_fails(is_asked: bool) -> None:
     heard = threading.Event()
     hub = ChannelServer("127.0.0.1", lambda _: heard.set())
     with TaskChannel(hub.address) as line:
-        line.tell(GaveUp())
+        line.tell(BrokersGone())
         assert heard.wait(60)
         if is_asked:
             hub.stop()

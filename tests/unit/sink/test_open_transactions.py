@@ -17,7 +17,7 @@ from kbackup.records import Span, TopicPartition
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import history, status
 from kbackup.runs.context import Environment, Stop
-from kbackup.runs.metrics import Exporter, Watched
+from kbackup.runs.metrics import Exporter, WatchedRuns
 from kbackup.runs.report import HeldUp
 from kbackup.stores import StoreSettings, open_store
 from tests.support.configurations import load
@@ -95,7 +95,7 @@ def test_the_lag_that_is_measured_counts_what_is_behind_an_open_transaction(
     backup.kafka.behind[WHERE] = 5000
     backup.sink()
     store = open_store(backup.store)
-    watched = Watched(store, "s3://b", Layout(), backup.clock, ALL, status.SINK)
+    watched = WatchedRuns(store, "s3://b", Layout(), backup.clock, ALL, status.SINK)
     metrics = Exporter(watched)
 
     metrics.look()

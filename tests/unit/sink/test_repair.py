@@ -21,7 +21,7 @@ from kbackup.runs.report import Summary
 from kbackup.sink.maintenance import RepairRun
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
-from kbackup.verify.run import Mending
+from kbackup.verify.run import LedgerRepair
 from tests.support.bench import leave_to_another_tool
 from tests.support.fake_kafka import FakeKafka
 from tests.support.sinks import run_sink, sink_settings
@@ -138,7 +138,7 @@ def test_another_topic_of_that_name_repairs_nothing(lost: str, is_rebuilt: bool,
         bucket.store.delete(key)
     if is_rebuilt:
         summary = Summary("r", "restore verify")
-        [*_] = Mending(bucket.store, Layout(), ReadOptions(), summary, SystemClock()).rebuild()
+        [*_] = LedgerRepair(bucket.store, Layout(), ReadOptions(), summary, SystemClock()).rebuild()
     bucket.kafka.ids["orders"] = "another"
 
     ended = bucket.repair("orders:0:10")

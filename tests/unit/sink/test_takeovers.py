@@ -16,7 +16,7 @@ from kbackup.pipeline.views import ReadOptions
 from kbackup.runs import backup_state
 from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import Summary
-from kbackup.verify.run import Mending, Notes
+from kbackup.verify.run import LedgerRepair, Notes
 from tests.support.bench import WHERE, Bench
 from tests.support.target import Restoring
 from tests.support.verified import Verified
@@ -138,7 +138,9 @@ def test_a_ledger_that_is_made_anew_keeps_where_the_log_ended() -> None:
     taken = Taken(DENSE, Position(20))
     store, layout, clock = taken.backup.store, taken.backup.layout, SystemClock()
 
-    list(Mending(store, layout, ReadOptions(), Summary("r", "restore verify"), clock).rebuild())
+    list(
+        LedgerRepair(store, layout, ReadOptions(), Summary("r", "restore verify"), clock).rebuild()
+    )
 
     assert [30, 30] == [one.below for one in taken.rows if one.last is None]
     assert 0 == taken.verified()
