@@ -1,7 +1,7 @@
-"""The time: one way to ask for it, and one way to write it.
+"""Tell the time by one `Clock`, and write times in one way.
 
-It is plain data and crosses processes with a job, so a task dates what it writes by the same clock
-as its driver does, whether that is the host's or one that a test moves.
+A clock is plain data and crosses processes with a job, so a task dates what it writes by the same
+one as its driver does, whether that is the host's or one that a test moves.
 """
 
 import time

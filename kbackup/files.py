@@ -1,4 +1,4 @@
-"""Files of this host: in the making, outlasting a power cut, and where a user's caches are.
+"""Write files on this host: spools, ones that outlast a power cut, and those in a user's caches.
 
 Objects are written here before they are stored, and fetched to here before they are read, so
 nothing that others can see is ever half done.  On disk a spool has no name at all: none can be

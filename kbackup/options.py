@@ -1,4 +1,4 @@
-"""One property: name, type, default, check and help, declared once.
+"""Declare a property once: its name, type, default, check and help.
 
 From a declaration follow the property in files (``parquet.codec``), the environment variable
 (``KBACKUP_PARQUET_CODEC``), the command-line option (``--parquet-codec``), the reference page and

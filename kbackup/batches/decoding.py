@@ -1,4 +1,4 @@
-"""Record batches to rows, the one place where records are unpacked, and what is known of them.
+"""Unpack record batches to rows, the one place where that is done, and tell what is known of them.
 
 A batch is decompressed a piece at a time, so neither what it claims nor what it becomes takes more
 memory than some `PIECE_BYTES` and one record of the largest size allowed.

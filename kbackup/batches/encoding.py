@@ -1,4 +1,4 @@
-"""Rows to record batches, and the header under which a batch is sent.  Needs the C library.
+"""Pack rows into record batches, under the header with which one is sent.  Needs the C library.
 
 A producer takes batches alone: rows that do not come in any, or whose batch cannot be sent as it
 is stored, are packed into new ones, not compressed.

@@ -1,4 +1,4 @@
-"""Bundles: who may do what in a cluster, and how its brokers are set: ``_kbackup/cluster/``.
+"""Keep the ACLs, users and broker settings of a cluster as bundles: ``_kbackup/cluster/``.
 
 A bundle is a small JSON object named by the time it was taken, and is stored only where it differs
 from the one before, so that there are few.  Nothing is replaced or deleted.  Names, addresses and

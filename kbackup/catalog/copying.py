@@ -1,4 +1,4 @@
-"""Bring what one store holds into another one, as the bytes that are stored, and compare them.
+"""Copy the objects of one store into another one, byte for byte, and compare them.
 
 Below whatever stands around a store: what is encrypted stays so, under the same key, and is read
 with the same keys.  Nothing is replaced but by what holds all of its records: a sink that was

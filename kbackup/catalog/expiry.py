@@ -1,4 +1,4 @@
-"""Which objects of a backup have had their time: pure functions of listing and ledger.
+"""Choose the objects of a backup to expire: pure functions of listing and ledger.
 
 What goes is a prefix of each partition, in *blocks*: no other object holds an offset of one, so
 that nothing is left with a hole.  The last block that is there always stays.  A block of which it

@@ -1,4 +1,4 @@
-"""Captures: where consumer groups stood, under ``_kbackup/groups/``.
+"""Keep and read captures: the offsets of consumer groups, under ``_kbackup/groups/``.
 
 A sink asks for the committed offsets of all groups before it asks for high watermarks, and for
 those before it reads records.  Once the backup has reached the high watermarks, the capture is

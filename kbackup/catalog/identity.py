@@ -1,4 +1,4 @@
-"""Which backup this is: an id, written once into the bucket, or else where the bucket is.
+"""Identify a backup: by an id, written once into the bucket, or else by where the bucket is.
 
 ::
 

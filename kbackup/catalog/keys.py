@@ -1,4 +1,4 @@
-"""The keys of an encrypted backup: its own and its data keys, wrapped for each recipient.
+"""Wrap and unwrap the keys of an encrypted backup, its own and its data keys, for each recipient.
 
 Each run that stores objects encrypts them with a data key of its own, which it forgets.  The bucket
 holds each data key wrapped for every recipient, and so the backup's own key::

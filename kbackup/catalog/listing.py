@@ -1,4 +1,4 @@
-"""One listing of a backup: its objects as file sets in offset order, and windows of records."""
+"""List a backup: its objects as file sets in offset order, and windows of records."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The records of a partition in order, from any number of file sets in any number of directories.
+"""Merge the records of a partition in order, from any number of file sets and directories.
 
 Full records know their offsets: sets that overlap are merged by them, and a record that several
 sets hold comes once.  Rows of the connectors' layout do not: those sets come one after the other,

@@ -1,4 +1,4 @@
-"""Who can decrypt a backup: recipients for whom keys are wrapped, and the files they come from."""
+"""Wrap and unwrap keys by what can decrypt a backup: key pairs, passphrases, keys of KMS."""
 
 import base64
 import os

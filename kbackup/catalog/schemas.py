@@ -1,4 +1,4 @@
-"""The registry schemas of a backup, beside its ledger: one small object for each.
+"""Keep the registry schemas of a backup beside its ledger: one small object for each.
 
 A name says all that a listing is asked for::
 

@@ -1,4 +1,4 @@
-"""Which offsets of a restored partition have which of the backup, under ``_kbackup/restores/``.
+"""Keep which offset of a restored topic each of the backup became: ``_kbackup/restores/``.
 
 A restore keeps a row for each of its transactions in a partition.  The newest rows travel in the
 text beside the committed position (`kbackup.runs.position`), so that no kill loses one and no

@@ -1,4 +1,4 @@
-"""From the declared properties to click's options, every ``--help``, and usage errors."""
+"""Make click's options of the declared properties, every ``--help``, and usage errors."""
 
 import difflib
 import itertools

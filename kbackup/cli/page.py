@@ -1,4 +1,4 @@
-"""Pages of HTML, each in one file: what became of each partition, and how a drill has ended."""
+"""Write pages of HTML, each in one file: of the partitions of a run, and of a drill."""
 
 import html
 from bisect import bisect_left, bisect_right

@@ -1,4 +1,4 @@
-"""How far a run is: a live table on stderr, or log lines, of what its events add up to.
+"""Show how far a run is: a live table on stderr, or log lines, of what its events add up to.
 
 Bars show committed offsets.  What has been read or sent and could still be lost stands in a column
 of its own.  However many partitions there are, the display fits the terminal: those that move are

@@ -1,4 +1,4 @@
-"""The tables and maps: from events and summaries to what is drawn, and its line of counts."""
+"""Lay out tables and maps of events and summaries, each with its line of counts."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""stdout and stderr: what each can show, without secrets or what a terminal would obey.
+"""Write to stdout and stderr what each can show, without secrets or control sequences.
 
 A backup must not die because ``| head`` has seen enough, so an `OutputStream` takes whatever is
 written and drops it once its pipe is closed.

@@ -1,4 +1,4 @@
-r"""Configuration files: ``.properties``, ``.json`` or ``.yaml``, to flat properties.
+r"""Read configuration files, ``.properties``, ``.json`` or ``.yaml``, as flat properties.
 
 A nested mapping stands for dots in names, a list for commas.  Kafka Connect's envelope,
 ``{"name": ..., "config": {...}}``, is removed.

@@ -1,4 +1,4 @@
-"""Where a value came from, and what is wrong with it."""
+"""Say where a value came from, and what is wrong with it."""
 
 import re
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Declarations: what objects are called, what is in them, when they are cut, what is left out."""
+"""Declare properties: what objects are called and hold, when they are cut, what is left out."""
 
 from typing import Final
 

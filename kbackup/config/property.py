@@ -1,4 +1,4 @@
-"""Properties in their place: who uses each, under which heading, and how text becomes its value.
+"""Declare properties for commands: who uses each, under which heading, how text is its value.
 
 `kbackup.options` makes declarations.  Here are the commands that they name, the readers of the
 tool's own types, and `Property`: a declaration with the commands, heading and plugins it belongs

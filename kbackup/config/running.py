@@ -1,4 +1,4 @@
-"""Declarations: cluster, store and registry; how a run works, and what it prints."""
+"""Declare properties: cluster, store and registry; how a run works, and what it prints."""
 
 import os
 import re

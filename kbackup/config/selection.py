@@ -1,4 +1,4 @@
-"""The plugins that a configuration selects by name, and what it gives for their options.
+"""Select plugins by the names in a configuration, and take what it gives for their options.
 
 ``format.class`` selects the connectors' layout, its absence full records.  Names of plugins that
 are not installed, and combinations that are impossible, are refused by name.  Who declares options,

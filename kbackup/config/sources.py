@@ -1,4 +1,4 @@
-"""Options, variables and files to one value for each property, with where it came from.
+"""Merge options, variables and files to one value for each property, with where it came from.
 
 An option overrides a variable, a variable a file (the last file wins), and a file the default.
 Names are as given, except for aliases: `known` knows what they mean.

@@ -1,4 +1,4 @@
-"""``transforms.*`` and ``predicates.*`` of a connector's file, and ``--rename``, to steps.
+"""Read ``transforms.*`` and ``predicates.*`` of a connector's file, and ``--rename``, as steps.
 
 ::
 

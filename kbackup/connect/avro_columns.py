@@ -1,4 +1,4 @@
-"""From Avro datums to a column, all rows at once.
+"""Decode Avro datums to a column, all rows at once.
 
 A C library reads records, arrays, maps and plain values, each of which may be null, in one pass
 over their bytes.  What else there is (unions of several types, maps with a key twice or with very

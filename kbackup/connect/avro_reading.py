@@ -1,4 +1,4 @@
-"""From Avro schemas and datums to Connect schemas and columns, as in ``AvroData``.
+"""Read Avro schemas and datums as Connect schemas and columns, as ``AvroData`` does.
 
 The way back is in `avro_writing`.
 

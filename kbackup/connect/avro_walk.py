@@ -1,4 +1,4 @@
-"""Whether bytes are a value of an Avro schema, and whether two schemas encode alike.
+"""Check that bytes are a value of an Avro schema, and that two schemas encode alike.
 
 fastavro takes some that are not: it counts a branch of -1 from the end, and a byte of 2 as true.
 A file that has such a value would be damaged for others.  And items of lists that take no bytes

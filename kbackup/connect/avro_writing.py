@@ -1,4 +1,4 @@
-"""From Connect schemas and columns to Avro schemas and datums, as in ``AvroData``.
+"""Write Connect schemas and columns as Avro schemas and datums, as ``AvroData`` does.
 
 The way back is in `avro_reading`.
 

@@ -1,4 +1,4 @@
-"""Fields inside values, and values projected to another schema.
+"""Read fields inside values, and project values to another schema.
 
 A field is one of a struct, of a map, or of a JSON text.  Its path is the names from the outside in;
 a name that itself contains a dot cannot be addressed.

@@ -1,4 +1,4 @@
-"""The JSON Schema of a Kafka Connect schema, and back.
+"""Write a Kafka Connect schema as JSON Schema, and read it back.
 
 Where the connector orders fields by a hash table, we keep the order of the text.
 

@@ -1,4 +1,4 @@
-"""Columns with a Connect schema from JSON and to JSON, as ``JsonConverter`` has it.
+"""Read and write columns with a Connect schema as JSON, as ``JsonConverter`` does.
 
 Stricter than Connect, which reads text as the number 0 and truncates numbers that are too large:
 here, a value that does not have its type is an error.

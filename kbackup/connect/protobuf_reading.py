@@ -1,4 +1,4 @@
-"""From ``.proto`` text and Protobuf messages to Connect schemas and columns.
+"""Read ``.proto`` text and Protobuf messages as Connect schemas and columns.
 
 The compiler runs in a separate process, because a registry's text is not trusted, and because the
 compiler writes its errors to a console.  0.25 s per schema, once in a process.

@@ -1,4 +1,4 @@
-"""From Connect schemas and columns to ``.proto`` text and Protobuf messages.
+"""Write Connect schemas and columns as ``.proto`` text and Protobuf messages.
 
 A field that may be null is ``optional``, so that null does not read back as 0; the connector
 writes both alike.  Each field is encoded for all rows at once, and the rows are joined at the end;

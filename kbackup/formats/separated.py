@@ -1,4 +1,4 @@
-"""Shared by files whose rows each end with a separator: lines of JSON, raw bytes."""
+"""Read and write files whose rows each end with a separator: lines of JSON, raw bytes."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The statements that create a table of a backup, in the dialect of Athena, Hive and Spark."""
+"""Write the statements that create a table of a backup, for Athena, Hive and Spark."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""All checks in order, the cheapest first; and those of Kafka, the store and the registry."""
+"""Run all checks in order, the cheapest first: those of Kafka, store and registry are here."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""Checks of this host: the configuration, disk space, the Avro reader, Java and Spark."""
+"""Check this host: the configuration, disk space, the Avro reader, Java and Spark."""
 
 import logging
 import os

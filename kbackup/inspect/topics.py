@@ -1,4 +1,4 @@
-"""``restore list`` and ``restore thaw``: what is in the bucket, and what of it can be read.
+"""``restore list``, ``restore thaw``: list what is in the bucket, and thaw what is archived.
 
 A row a partition, from names and the ledger; a map of its offsets and days; its directories,
 schemas and consumer groups; and archived objects, made readable for some days.

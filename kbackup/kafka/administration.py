@@ -1,4 +1,4 @@
-"""Where consumer groups stand, and who may do what: `kbackup.kafka.Groups`, `kbackup.kafka.Access`.
+"""Read and set groups' offsets, ACLs and users: `kbackup.kafka.Groups`, `kbackup.kafka.Access`.
 
 A sink captures both of the cluster that it backs up, and `restore groups` and `restore access` give
 them to another one.

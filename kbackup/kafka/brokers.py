@@ -1,4 +1,4 @@
-"""The brokers of a cluster, over a connection of our own to each, and what they say.
+"""Ask the brokers of a cluster, over a connection of our own to each, and read their answers.
 
 Who leads a partition, the batches in it, who keeps a group's positions, what became of a batch.
 

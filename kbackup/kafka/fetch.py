@@ -1,4 +1,4 @@
-"""Record batches of one partition at a time, byte for byte as its leader sends them.
+"""Fetch record batches of one partition at a time, byte for byte as its leader sends them.
 
 `BatchReader` promises what `kbackup.kafka.reader.KafkaReader` does, and has no client library
 under it: that one gives out records only, and costs five times the processor time.  It reads what

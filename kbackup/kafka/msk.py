@@ -1,4 +1,4 @@
-"""Tokens for Amazon MSK with IAM: the mechanism ``AWS_MSK_IAM``.
+"""Sign tokens for Amazon MSK with IAM: the mechanism ``AWS_MSK_IAM``.
 
 librdkafka does not know it, but MSK takes the same signature as a token of OAUTHBEARER, which AWS's
 signer for Python makes.  A client asks for its next token in a thread of its own, when most of the

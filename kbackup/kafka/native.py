@@ -1,4 +1,4 @@
-"""Records by columns, in C: the library, found and loaded, and clients that it knows.
+"""Find and load the C library that passes records by columns, and choose clients it knows.
 
 Records pass between librdkafka and Arrow in a small library, without a Python object for each.  It
 works on the clients that confluent-kafka makes, as a plugin of the librdkafka in confluent-kafka's

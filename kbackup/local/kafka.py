@@ -1,4 +1,4 @@
-"""A real Apache Kafka on this machine; its data are removed when it stops; Docker on request."""
+"""Start a real Apache Kafka on this machine, and remove its data at the end; Docker on request."""
 
 import base64
 import os

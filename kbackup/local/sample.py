@@ -1,4 +1,4 @@
-"""The demo's records, every kind that a backup can get wrong, and whether a copy of them is equal.
+"""Make the demo's records, every kind that a backup can get wrong, and compare a copy of them.
 
 Four topics, as rows of ``records.SCHEMA``::
 

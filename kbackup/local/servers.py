@@ -1,4 +1,4 @@
-"""Servers in processes of their own that end when we end, however we end; among them S3's.
+"""Run servers in processes of their own that end when we end, however we end; among them S3's.
 
 The S3 server is moto, with its objects in memory, those above `SPOOLED_BYTES` in temporary files.
 """

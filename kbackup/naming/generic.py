@@ -1,4 +1,4 @@
-r"""Objects that no sink has named: regular expressions over whole keys say which topic each is of.
+r"""Parse keys that no sink made: regular expressions over whole keys say which topic each is of.
 
 An entry of ``topic.regex.list`` gives the topic, then the pattern::
 

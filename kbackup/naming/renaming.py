@@ -1,4 +1,4 @@
-"""Which topics are taken, and under which names: by the rules of Connect's ``RegexRouter``.
+"""Choose topics, and rename them by the rules of Connect's ``RegexRouter``.
 
 A name that the regular expression matches as a whole gets the replacement put in for the *first*
 match that a new search from the start finds, which need not be the whole name: ``(.*?)`` matches

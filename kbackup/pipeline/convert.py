@@ -1,4 +1,4 @@
-"""From Kafka's bytes to the columns of each file, transformed, and where each row goes.
+"""Convert Kafka's bytes to the columns of each file, transform, and say where each row goes.
 
 A full-record file takes every column as it is.  In the connectors' layout a converter turns keys
 and values into what their files hold, headers become text, and a record may be rejected: it is

@@ -1,4 +1,4 @@
-"""Where files end: pure functions of rows or batches, of what is open, and of a clock given.
+"""Decide where files end: pure functions of rows or batches, of what is open, and of a given clock.
 
 `cut` passes rows through and says where files end: it asks all rules, and the first one to close
 the files wins.  A rule returns how many of the rows that follow the open files still take, None

@@ -1,4 +1,4 @@
-"""`Rows`: what flows from Kafka to the files, and the digest of it.
+"""Define `Rows`, what flows from Kafka to the files, and take its digest.
 
 Each stage returns new rows with more known of them: `convert` the columns of each file, `route`
 the time and the directory of each row.  Nothing is copied where nothing changes.

@@ -1,4 +1,4 @@
-"""Which part of the records a file holds: from rows to a file's columns, and back.
+"""Turn rows into the columns of each view's file, and back.
 
 A full-record file has every column of ``records.SCHEMA``.  The connectors' layout has a value
 file, and if requested, a keys file and a headers file beside it, row for row.

@@ -1,4 +1,4 @@
-"""Put a backup back into Kafka: the sink read backwards.
+"""Put a backup back into Kafka: plan and check as a whole, write each record once, audit.
 
 Owns what a restore reads, writes, commits and refuses.  It never changes an object of a topic, or
 the ledger, and never asks a person or prints.  In the backup it writes its lock, its run record,

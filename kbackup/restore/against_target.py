@@ -1,4 +1,4 @@
-"""``restore verify --against target``: does a restored topic hold what the backup holds.
+"""``restore verify --against target``: compare restored topics with what the backup holds.
 
 What a restore should have written is read from the backup as the restore has read it, transforms
 and all, and compared with what stands in the target, record by record, in order.  The rows of

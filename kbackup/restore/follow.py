@@ -1,4 +1,4 @@
-"""``--follow``: a restore that goes on with what is new in the bucket until it is stopped.
+"""``--follow``: go on restoring what is new in the bucket until stopped.
 
 It lists the bucket again and again.  Only topics whose objects have changed are planned, with the
 same checks as by a restore that ends, and only what is new is given to tasks: where each partition

@@ -1,4 +1,4 @@
-"""Where a restore that was begun continues: what its position means, and what is left to do.
+"""Find where a restore that was begun continues, by its position, and what is left to do.
 
 A position is worth something only where the log it was committed to is still there.  It is
 compared with what is to be restored, and with the target, before "done" or "nothing new" is said.

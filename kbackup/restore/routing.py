@@ -1,4 +1,4 @@
-"""Which topics records go to where transforms choose one for each: read to find out.
+"""Read which topics records go to, where transforms choose one for each.
 
 Nothing is written.  So all topics are known, and pass the same checks as any other target, before
 the first record is written to one of them.  What was read once is not read again to find that out.

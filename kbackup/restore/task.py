@@ -1,4 +1,4 @@
-"""One task: partitions' objects to Kafka, each record with the position that says it is there.
+"""Restore partitions in a task: objects to Kafka, each record with the position that covers it.
 
 Records are acknowledged, then the position is committed, by default both in one transaction; then
 progress is shown.

@@ -1,4 +1,4 @@
-"""From an offset of the backup to that of the restored topic from which a consumer goes on.
+"""Translate an offset of the backup to that of the restored topic where a consumer goes on.
 
 R is what a restore wrote from one partition of the backup to one of the target, in order.  For S,
 the next offset to read there, it is the target's offset of the first record of R at S or behind it;

@@ -1,4 +1,4 @@
-"""Dead letters: records that were left out, kept in a topic of their own.
+"""Write dead letters: records that were left out, to a topic of their own.
 
 They are written as they are found and acknowledged before the position after them is committed, so
 none is lost; a run that dies between the two writes some of them again.

@@ -1,4 +1,4 @@
-"""The run lock: one run of a kind at a time for each backup, on one host and between hosts.
+"""Lock runs: one of a kind at a time for each backup, on one host and between hosts.
 
 Two things are held, taken in this order::
 

@@ -1,4 +1,4 @@
-"""Metrics of a backup or a restore for Prometheus, from its bucket: a file, or a page.
+"""Make metrics of a backup or a restore for Prometheus, from its bucket: a file, or a page.
 
 All of it comes from run records, locks, ledger and keys, so any host can write the metrics when the
 one that backs up is dead.  A run adds what no record says yet: how far it is.

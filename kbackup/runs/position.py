@@ -1,4 +1,4 @@
-"""The text that is committed beside an offset: what a sink's or a restore's offset rests on.
+"""Write and read the text beside a committed offset: what a sink's or a restore's offset rests on.
 
 The group's offset on the target partition is the next offset of the *backup*.  An offset alone
 does not say which backup, which source and which target log it was about, so the text beside it

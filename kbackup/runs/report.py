@@ -1,4 +1,4 @@
-"""How far a run is: as its tasks report it of each partition, and as its summary shows it.
+"""Report how far a run is: its tasks for each partition, its summary for all.
 
 A task keeps a `PartitionReport` of each partition and replaces it as the work continues; the
 driver keeps a `Row` of it, and `Row.shown` is what screens and run records show.  What a task

@@ -1,4 +1,4 @@
-"""The state of a backup or a restore: past runs, the age of the last success, current runs.
+"""Show the state of a backup or a restore: past runs, the last success and its age, current runs.
 
 Everything comes from run records and lock objects; Kafka is not contacted, and nothing is written.
 """

@@ -1,4 +1,4 @@
-"""From checked settings to what each stage takes: plain data, made in one place."""
+"""Make what each stage takes of checked settings: plain data, made in one place."""
 
 import hashlib
 import json

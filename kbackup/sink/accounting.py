@@ -1,4 +1,4 @@
-"""The account of a sink's run: rows of its summary and of the ledger, and what is told of it."""
+"""Account for a sink's run: in its summary, in the ledger and on the screen."""
 
 import threading
 from collections import Counter

@@ -1,4 +1,4 @@
-"""``sink copy``: a second copy of a backup in another store, which is a backup at any moment.
+"""``sink copy``: keep a second copy of a backup in another store, a backup at any moment.
 
 What a run needs to be read is there before it: keys and schemas before objects, objects in the
 order of their offsets, and the rows of a partition once all of its objects are there, in one part.

@@ -1,4 +1,4 @@
-"""``sink expire``: objects that have had their time, marked by one run and deleted by a later one.
+"""``sink expire``: mark objects that have had their time in one run, delete them in a later one.
 
 Between the two, what reads without a lock goes on reading: a restore, a copy, a query.  From the
 mark on all who plan leave the objects out, and no one calls them missing, at whatever request a

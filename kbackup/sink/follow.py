@@ -1,4 +1,4 @@
-"""``--follow``: a long-running task that owns some partitions and visits each when it pays.
+"""``--follow``: back up in a long task that owns some partitions, and visits each when it pays.
 
 No file stays open between two visits.  A partition is visited when enough records wait to fill a
 file, or when the oldest has waited long enough for a short one: so each record is read once, and

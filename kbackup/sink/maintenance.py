@@ -1,4 +1,4 @@
-"""``sink repair``: objects that are missing or damaged, written again from Kafka.
+"""``sink repair``: write objects that are missing or damaged again from Kafka.
 
 The cut of each object is read again, and only that.  Its files close where they did, whatever the
 rules of rotation say now, so the objects get the same names and records.  The group that keeps the

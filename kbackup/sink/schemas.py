@@ -1,4 +1,4 @@
-"""The schemas that records name in a registry: a sink stores each of them beside its objects.
+"""Store each registry schema that records name beside the sink's objects.
 
 A task looks at the ids in rows before these are filed, so a schema is stored before the cut
 that needs it is committed.  Nothing here keeps a record from being backed up: a schema that cannot

@@ -1,4 +1,4 @@
-"""One task: partitions' records from Kafka to objects.
+"""Back up partitions in a task: records from Kafka to objects.
 
 Read, convert, route, rotate, write, store, enter, commit: the objects of a file set are complete,
 then they are in the ledger, then the group's offset is committed, then progress is reported.  One

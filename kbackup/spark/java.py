@@ -1,4 +1,4 @@
-"""The process of Spark's JVM on this machine: its command line and its class archive.
+"""Run the process of Spark's JVM on this machine: its command line and its class archive.
 
 ``spark-submit`` is two shell scripts and a JVM of its own that only prints this command: 0.3 s, and
 0.2 s more in the class that it then starts.  Where nothing is set that only those scripts know

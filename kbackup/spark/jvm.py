@@ -1,6 +1,7 @@
-"""Spark's JVM: started beside whatever the run does, connected to, and ended.
+"""Start Spark's JVM beside whatever the run does, connect to it, and end it.
 
-It takes half a second to start and to import what tasks need, which is just about what Java needs.
+The Python that workers are forked from starts beside it: that takes half a second, with what tasks
+import, which is just about what Java needs.
 """
 
 import logging

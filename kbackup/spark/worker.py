@@ -1,4 +1,4 @@
-"""Where Spark's Python workers on this machine come from: ``spark.python.daemon.module``.
+"""Start Spark's Python workers on this machine: ``spark.python.daemon.module``.
 
 Spark starts one process of this module and forks a worker from it for each task.  What is imported
 here is imported once, and shared in memory by all workers.

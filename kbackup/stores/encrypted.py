@@ -1,4 +1,4 @@
-"""Objects that are encrypted on their way into another store, and decrypted on their way out.
+"""Encrypt objects on their way into another store, and decrypt them on their way out.
 
 An encrypted object is a header, then its content in chunks::
 

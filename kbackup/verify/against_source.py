@@ -1,4 +1,4 @@
-"""``restore verify --against source``: does the cluster still hold what was backed up, unchanged.
+"""``restore verify --against source``: compare the backup with the topics that were backed up.
 
 Tasks read the source, a range of offsets each, and take the digest of what each object should
 hold, records or the batches as they are.  Where it is the one that was kept when the object was

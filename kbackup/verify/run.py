@@ -1,4 +1,4 @@
-"""``restore verify``: is it all there, readable and unbroken.
+"""``restore verify``: check that all is there, readable and unbroken.
 
 Names and the ledger say what is missing; with ``--deep`` tasks read the objects, and what they
 report is judged together with the names.  `_CHECKS` lists all that is checked.  Before that,

@@ -1,4 +1,4 @@
-"""``restore verify --deep``: which file sets are read, and what reading them whole shows."""
+"""``restore verify --deep``: choose file sets, read them whole, and report what that shows."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""A stream of the ledger: a folder of small files to which any process may append.
+"""Append to and read a stream: a folder of small files to which any process may append.
 
 A snapshot holds every row of the parts whose time is at most its *watermark*, which its name
 carries, and of those newer ones that it names.  So a reader lists until it has passed the

@@ -1,4 +1,4 @@
-"""How a record names the schema of its value: Confluent's wire format.
+"""Read and write the schema ids in records: Confluent's wire format.
 
 A zero byte, the schema's id in four bytes (big-endian), and the value itself.
 """

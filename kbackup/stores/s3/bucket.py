@@ -1,4 +1,4 @@
-"""Questions about a bucket itself: its archived objects, unfinished uploads and versions.
+"""Ask about a bucket itself: its archived objects, unfinished uploads and versions.
 
 A versioned bucket can be read as it was at a time: what was deleted or overwritten since is there.
 Nothing in it is believed but the times that the server itself gave to versions.

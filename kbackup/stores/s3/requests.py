@@ -1,4 +1,4 @@
-"""One request to one bucket: the client, its way to the server, its retries, its errors.
+"""Send requests to one bucket: the client, its way to the server, its retries, its errors.
 
 Errors are judged by type, status and error code, never by text: texts are localised, and a server
 may say what it likes.

@@ -1,4 +1,4 @@
-"""Bodies on their way: sent at once or in parts, each with its checksum, and fetched again.
+"""Send bodies at once or in parts, each with its checksum, and fetch them again.
 
 What breaks off while it is fetched goes on where it was, and is compared with its checksum.  What a
 `StoreError` of ours says a request came to is here too.  All of it needs no botocore until a body
