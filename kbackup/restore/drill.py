@@ -326,9 +326,8 @@ class DrillRun:
         """Restore, set groups, compare; of a dry run only the plan."""
         environment, summary, store = self._environment, self._summary, self._store
         self._phases.enter("plan")
-        sample = DrillSample.of(
-            self._settings, store, environment.clock, self._options.sample_bytes
-        )
+        most = self._options.sample_bytes
+        sample = DrillSample.of(self._settings, store, environment.clock, most)
         self._sample, self.inventory = sample, sample.inventory
         self._captures = self._captured(sample)
         self._check_oldest(sample)

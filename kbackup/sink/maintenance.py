@@ -287,14 +287,11 @@ class _Planner:
     def _of(self, name: str) -> tuple[BackupState, Catalog]:
         if name not in self._known:
             layout = wiring.layout(self.settings)
-            said = backup_state.read(
-                self.store, layout, self.environment.clock, TopicFilter([name])
-            )
+            asked = TopicFilter([name])
+            said = backup_state.read(self.store, layout, self.environment.clock, asked)
             options = wiring.format_options(self.settings)
-            self._known[name] = (
-                said,
-                listing.list_backup(self.store, layout, options, topics=[name]),
-            )
+            found = listing.list_backup(self.store, layout, options, topics=[name])
+            self._known[name] = said, found
         return self._known[name]
 
     def _identities(
