@@ -147,27 +147,31 @@ class RecordsLeftOut:
 
 
 @dataclass(slots=True)
-class FilterCount:
-    """How many records transforms have left out since the last cut.
+class LeftOutCount:
+    """How many records have been left out for one reason since the last cut.
 
-    Offsets are kept only where a cut may still come before them: a filter may leave out any
-    number of records between two cuts.
+    Offsets are kept only where a cut may still come before them: any number of records may be left
+    out between two cuts.
     """
 
     _sure: int = 0
     _kept: int = -1  # offset of the last record that goes into a file
     _after: list[tuple[int, int]] = field(default_factory=list)  # first offset, records
 
-    def take(self, rows: Rows) -> None:
-        """Count what is not in *rows*, which come after all that was counted before."""
+    def take(self, rows: Rows, gone: Sequence[int]) -> None:
+        """Count what is *gone* from *rows*, which come after all that was counted before.
+
+        Args:
+            gone: Its offsets, rising.
+        """
         self._sure += sum(count for at, count in self._after if at < self._kept)
         self._after = [each for each in self._after if each[0] > self._kept]
         if len(rows):
-            self._after += ((at, 1) for at in rows.filtered)
+            self._after += ((at, 1) for at in gone)
             self._kept = rows.last_offset
-        elif rows.filtered:  # there is no cut between records that go into no file
-            at, count = self._after.pop() if self._after else (rows.filtered[0], 0)
-            self._after.append((at, count + len(rows.filtered)))
+        elif gone:  # between records that go into no file only what is stored already ends
+            at, count = self._after.pop() if self._after else (gone[0], 0)
+            self._after.append((at, count + len(gone)))
 
     def before(self, offset: int) -> int:
         """Return how many there were before *offset*, once."""
@@ -191,9 +195,9 @@ class Rejects:
     channel: TaskChannel
     letters: DeadLetters | None = None
     is_reported: bool = False
-    _bad: list[int] = field(default_factory=list)
-    _nulls: list[int] = field(default_factory=list)
-    _filtered: FilterCount = field(default_factory=FilterCount)
+    _bad: list[Span] = field(default_factory=list)
+    _nulls: LeftOutCount = field(default_factory=LeftOutCount)
+    _filtered: LeftOutCount = field(default_factory=LeftOutCount)
 
     def take(self, batch: pa.RecordBatch, rows: Rows) -> None:
         """Take what is not in *rows*, which were made from some of *batch*.
@@ -202,18 +206,17 @@ class Rejects:
             BadRecordError: Of the first bad record, if it is not to be left out.
             KbackupError: If a dead letter could not be written.
         """
-        self._filtered.take(rows)
-        if rows.left_out:
-            self._nulls += rows.left_out
-            if self.policy.tolerates and self.policy.takes_nulls:
-                self._send(batch, [BadRecord(at, NULL) for at in rows.left_out])
+        self._filtered.take(rows, rows.filtered)
+        self._nulls.take(rows, rows.left_out)
+        if rows.left_out and self.policy.tolerates and self.policy.takes_nulls:
+            self._send(batch, [BadRecord(at, NULL) for at in rows.left_out])
         if not rows.bad:
             return
         if not self.policy.tolerates:
             raise self._error(rows.bad[0])
         self._send(batch, rows.bad)
         self._report(rows.bad, batch)
-        self._bad += (bad.offset for bad in rows.bad)
+        self._note(rows.bad)
 
     def leave_out(self, bad: BadRecord) -> None:
         """Leave out a record that could not even be read.
@@ -231,7 +234,7 @@ class Rejects:
                 **error.place,
             )  # fmt: skip
         self._report([bad])
-        self._bad.append(bad.offset)
+        self._note([bad])
 
     def settle(self) -> None:
         """Wait until all dead letters are acknowledged.
@@ -244,11 +247,17 @@ class Rejects:
 
     def before(self, offset: int) -> RecordsLeftOut:
         """Return what was left out before *offset*, once."""
-        bad = joined(Span(at, at + 1) for at in self._bad if at < offset)
-        nulls = sum(at < offset for at in self._nulls)
-        self._bad = [at for at in self._bad if at >= offset]
-        self._nulls = [at for at in self._nulls if at >= offset]
-        return RecordsLeftOut(bad, nulls, self._filtered.before(offset))
+        bad = joined(Span(one.start_offset, min(one.end_offset, offset)) for one in self._bad)
+        rest = (Span(max(one.start_offset, offset), one.end_offset) for one in self._bad)
+        self._bad = [one for one in rest if len(one)]
+        return RecordsLeftOut(bad, self._nulls.before(offset), self._filtered.before(offset))
+
+    def _note(self, some: Iterable[BadRecord]) -> None:
+        for bad in some:
+            start = bad.offset
+            if self._bad and self._bad[-1].end_offset == start:
+                start = self._bad.pop().start_offset
+            self._bad.append(Span(start, bad.offset + 1))
 
     def _error(self, bad: BadRecord) -> BadRecordError:
         return bad.error(self.where, is_secret=self.policy.is_secret)
