@@ -141,19 +141,23 @@ class NewerVersionError(ConfigurationError, code="newer_version"):
     """A later version of kbackup wrote what would have to be understood."""
 
     @classmethod
-    def of(cls, what: str, found: int, known: int, version: str = "", **place: Any) -> Self:
+    def of(
+        cls, what: str, found: int, known: int, version: str = "", forged: str = "", **place: Any
+    ) -> Self:
         """Return the error of something that a later version wrote.
 
         Args:
             found: The version of its form.
             known: The latest that this kbackup understands.
             version: The kbackup that wrote it; empty where that is not known.
+            forged: What to do if none did; empty where there is nothing to do.
         """
+        do = f"use kbackup {version} or later" if version else "use the version that wrote it"
         return cls(
             f"{what} was written by a later version of kbackup",
             f"its form is version {found}, and this kbackup understands {known}: what it does not "
             "understand it would take for missing, or lose",
-            f"use kbackup {version} or later" if version else "use the version that wrote it",
+            f"{do}; if no kbackup wrote it, {forged}" if forged else do,
             **place,
         )
 

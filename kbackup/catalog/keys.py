@@ -107,7 +107,12 @@ def _merged(rows: pa.Table) -> pa.Table:
 IF_DAMAGED: Final = "restore it from a copy of the bucket"
 """What to do about a damaged file: nothing builds it anew."""
 
-KEYS: Final = Form.of(WrappedKey, _merged, is_purged=True)
+KEYS: Final = Form.of(
+    WrappedKey,
+    _merged,
+    is_purged=True,
+    forged=f"{IF_DAMAGED}; if that has no such file, move it away, and keep it: it may hold keys",
+)
 """Both streams: rows of `WrappedKey`."""
 
 

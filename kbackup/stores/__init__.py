@@ -271,7 +271,8 @@ def parse_json(
     try:
         said = orjson.loads(body)
         if (version := int(said["v"])) > 1:
-            raise NewerVersionError.of(key, version, 1, str(said.get("version")), key=key)
+            writer = str(said.get("version", ""))
+            raise NewerVersionError.of(key, version, 1, writer, do, key=key)
         return make(said)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         why = f"{type(error).__name__}: {error}"

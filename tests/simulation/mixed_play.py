@@ -499,11 +499,11 @@ class MixedPlay(MixedStage):
                 return
             before[keys[0]] = self.bucket.objects[keys[0]]
         for key, held in before.items():
-            schema = (TOPICS if "/topics/" in key else OBJECTS).schema
-            rows, metadata = parsed(key, held.body, schema)
+            form = TOPICS if "/topics/" in key else OBJECTS
+            rows, metadata = parsed(key, held.body, form)
             more = {name: text.decode() for name, text in metadata.items() if name != _VERSION}
             with replaced("ledger version", original("ledger version") + 1):
-                self.bucket.put(key, encoded(rows, schema, more), {}, by="person")
+                self.bucket.put(key, encoded(rows, form.schema, more), {}, by="person")
         there = self._written()
         for name, run in self._commands(rng):
             ended = run()

@@ -31,6 +31,11 @@ PARTITIONS_MOST: Final = 100_000
 """No topic has more; Kafka's controller creates 10,000 at a time."""
 
 
+_FORGED: Final = (
+    "move it away: records are restored without it, and kbackup sink reindex makes the ledger anew"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """What the files of one stream look like.
@@ -40,11 +45,13 @@ class Form:
         merged: Returns the rows that count, one for each thing they are about.  It depends on the
             set of rows alone: not on their order, nor on how often one of them is there.
         is_purged: Whether files are deleted once a snapshot holds their rows.
+        forged: What to do about a file that kbackup has not written.
     """
 
     schema: pa.Schema
     merged: Callable[[pa.Table], pa.Table]
     is_purged: bool = False
+    forged: str = _FORGED
 
     @classmethod
     def of(
@@ -53,6 +60,7 @@ class Form:
         merged: Callable[[pa.Table], pa.Table],
         *others: pa.Field,
         is_purged: bool = False,
+        forged: str = _FORGED,
     ) -> Self:
         """Return the form of rows of a dataclass: a column for each attribute, in their order.
 
@@ -64,7 +72,8 @@ class Form:
             if one.name not in columns:
                 own, *none = get_args(one.type) or (one.type,)
                 columns[one.name] = pa.field(one.name, _KINDS[own], nullable=bool(none))
-        return cls(pa.schema([columns[one.name] for one in fields(kind)]), merged, is_purged)
+        schema = pa.schema([columns[one.name] for one in fields(kind)])
+        return cls(schema, merged, is_purged, forged)
 
 
 _KINDS: Final = {str: pa.string(), int: pa.int64(), bytes: pa.binary(), bool: pa.bool_()}

@@ -121,17 +121,17 @@ def encoded(
     return sink.getvalue()
 
 
-def parsed(key: str, body: bytes, schema: pa.Schema) -> tuple[pa.Table, dict[bytes, bytes]]:
-    """Return the rows of a file, of the columns of *schema*, and its metadata.
+def parsed(key: str, body: bytes, form: Form) -> tuple[pa.Table, dict[bytes, bytes]]:
+    """Return the rows of a file, of the columns of its *form*, and its metadata.
 
     One of a later version raises `NewerVersionError`; a damaged one `ArrowException`, `OSError`,
     `KeyError` or `ValueError`.
     """
-    file = pq.ParquetFile(pa.BufferReader(body), pre_buffer=False)
+    file, schema = pq.ParquetFile(pa.BufferReader(body), pre_buffer=False), form.schema
     metadata = file.metadata.metadata or {}
     if (found := int(metadata[_VERSION_KEY])) > VERSION:
         writer = metadata.get(_WRITER_KEY, b"").decode(errors="replace")
-        raise NewerVersionError.of(key, found, VERSION, writer, key=key)
+        raise NewerVersionError.of(key, found, VERSION, writer, form.forged, key=key)
     if file.schema_arrow.equals(schema):
         return file.read(use_threads=False), metadata
     rows = file.read(columns=schema.names, use_threads=False)
@@ -445,7 +445,7 @@ class Stream:
         try:
             with self.store.open(key) as body:
                 check_open(key, body)
-                return parsed(key, body.read(), self.form.schema)
+                return parsed(key, body.read(), self.form)
         except ObjectNotFoundError as error:
             raise CorruptObjectError(key, "it has disappeared since it was listed") from error
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:

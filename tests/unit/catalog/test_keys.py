@@ -1,6 +1,7 @@
 """Who gets the keys of a backup, and what somebody who can write to the bucket alone achieves."""
 
 import secrets
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -17,9 +18,16 @@ from cryptography.hazmat.primitives.serialization import (
 from kbackup.catalog import identity, keys
 from kbackup.catalog.keys import KEYS, Encryption
 from kbackup.catalog.ledger.rows import table
+from kbackup.catalog.ledger.stream import Stream, encoded, new_name
 from kbackup.catalog.recipients import KeyOptions, PrivateKey, PublicKey, read_own
-from kbackup.clock import SystemClock
-from kbackup.errors import ConfigurationError, CorruptObjectError, NoKeyError, RefusedError
+from kbackup.clock import Clock, SystemClock
+from kbackup.errors import (
+    ConfigurationError,
+    CorruptObjectError,
+    NewerVersionError,
+    NoKeyError,
+    RefusedError,
+)
 from kbackup.naming import Layout
 from kbackup.stores import Seals, Store, StoreSettings, open_store
 from kbackup.testing.stores import open_bytes, put_bytes
@@ -390,6 +398,29 @@ def test_keys_that_are_lost_are_missed(store: Store, tmp_path: Path) -> None:
     mixed = replace(sinks(tmp_path, one).options, takes_plain=True)
     with pytest.raises(NoKeyError, match="the backup under topics has no keys"):
         run(Encryption(mixed, LAYOUT, CLOCK), store)
+
+
+@pytest.mark.parametrize("of", [keys.recipients_stream, keys.data_stream])
+def test_a_file_that_claims_a_later_version_is_named_with_the_way_out(
+    store: Store, tmp_path: Path, of: Callable[[Store, Layout, Clock], Stream]
+) -> None:
+    """It is moved away, and not deleted; without it the backup is read as before."""
+    one = private_key(tmp_path / "one")
+    put_bytes(run(sinks(tmp_path, one), store), KEY, b"orders")
+    forged = f"{of(store, LAYOUT, CLOCK).prefix}{new_name(CLOCK.ms() + 1)}"
+    later = {b"kbackup.ledger": "9"}
+    put_bytes(store, forged, encoded(table([], KEYS), KEYS.schema, later))
+
+    with pytest.raises(NewerVersionError) as caught:
+        open_bytes(readers(one).wrap(store), KEY)
+
+    assert forged in caught.value.what
+    assert caught.value.do.endswith(
+        "if no kbackup wrote it, restore it from a copy of the bucket; if that has no such file, "
+        "move it away, and keep it: it may hold keys"
+    )
+    store.delete(forged)
+    assert b"orders" == open_bytes(readers(one).wrap(store), KEY)
 
 
 def test_data_keys_of_a_year_are_folded(store: Store, tmp_path: Path) -> None:

@@ -158,10 +158,15 @@ def test_a_damaged_bundle_is_replaced_by_the_next_run(
 def test_a_bundle_of_a_later_version_is_refused(store: StoreSettings) -> None:
     """What it does not understand, kbackup would take for missing."""
     place = f"{access.bundles_folder(LAYOUT)}2026-11-21T02:00:00.000Z.json"
-    put_json(open_store(store), place, {"v": 2, "version": "9.0"})
+    put_json(open_store(store), place, {"v": 2})
 
-    with pytest.raises(NewerVersionError):
+    with pytest.raises(NewerVersionError) as caught:
         stored(store)
+
+    assert caught.value.do == (
+        "use the version that wrote it; if no kbackup wrote it, restore the object from a copy, or "
+        "choose an earlier one: --as-of"
+    )
 
 
 def test_a_run_that_follows_looks_every_ten_minutes(kafka: FakeKafka, store: StoreSettings) -> None:
