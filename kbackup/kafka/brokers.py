@@ -320,11 +320,18 @@ class Produced(NamedTuple):
                 found = error, next(filter(None, whys), ""), base
         if found is None:
             raise LostError("the broker's answer has no partition in it")
+        if version < _HAS_WORDS and found[0] == Code.INVALID_MSG:
+            found = Code.INVALID_RECORD, _NOT_TAKEN, found[2]
         return cls(*found, answer.number("i") / 1000)
 
 
 _HAS_WORDS: Final = 8
-"""The first version of an answer to Produce that says more than a code."""
+"""The first version of an answer to Produce that says more than a code.
+
+Before it CORRUPT_MESSAGE is said of a record too that no broker would ever take.  Source: KIP-467.
+"""
+
+_NOT_TAKEN: Final = "a broker before 2.4 did not take a record of the batch, and says no more"
 
 
 _TIMEOUT_S: Final = 10.0

@@ -69,6 +69,8 @@ def _remedy(reason: Any) -> str:
         return "check ssl.ca.location and the certificates"
     if name == "TOPIC_ALREADY_EXISTS":
         return "somebody created it meanwhile: see whether another run works on it, and run again"
+    if name == "INVALID_RECORD":
+        return "see the broker's log; a compacted topic, for one, takes no record without a key"
     if name in _AWAY:
         return "check bootstrap.servers, the network and that the brokers run"
     return ""

@@ -33,7 +33,7 @@ from kbackup.kafka import (
     Writer,
     WritesBatches,
 )
-from kbackup.records import DEPTH, Prefetch, TopicPartition
+from kbackup.records import DEPTH, Prefetch, Span, TopicPartition
 from kbackup.restore.job import RestoreJob, RestoreUnit, has_batches
 from kbackup.restore.resume import ResumedValues, chained, unfinished
 from kbackup.restore.transaction import (
@@ -90,6 +90,7 @@ class RestorePartitionTask:
         self._begun: ResumedValues | None = None  # what was read of it, as it was restored
         self._before = unit.before  # stands for the value sets before it
         self._left: list[Issue] = []
+        self._sent: list[tuple[Span, tuple[FileSet, ...]]] = []  # of what is not committed
         self._told = monotonic()
 
     def run(self, writer: Writer | SharedWriter) -> None:
@@ -117,11 +118,13 @@ class RestorePartitionTask:
                             found = records.apply(rows, files, writer.record_bytes_max)
                             self._leave_out(found)
                             self._wait(found.batch)
+                            self._sending(found.batch["offset"], files)
                             passed = len(rows) if files[0].is_whole else 0
                             out.write(found.batch, cursor, passed=passed)
                             out.count(duplicates=step.duplicates)
-                    case StoredBatches(batches):
+                    case StoredBatches(batches, files):
                         end = batches.next_offset
+                        self._sent.append((Span(batches.first_offset, end), (files,)))
                         reached = max(out.cursor.reached, end)
                         out.write_batches(batches, replace(out.cursor, offset=end, reached=reached))
                     case Skipped():
@@ -292,6 +295,21 @@ class RestorePartitionTask:
 
     # what is written
 
+    def _sending(self, offsets: pa.Int64Array, files: tuple[FileSet, ...]) -> None:
+        if len(offsets):
+            self._sent.append((Span(offsets[0].as_py(), offsets[-1].as_py() + 1), files))
+
+    def named(self, error: KbackupError) -> Issue:
+        """Return what failed, with what may hold the record that *error* names."""
+        found, offset = error.issue(), error.place.get("offset")
+        sent = (files for span, files in self._sent if offset is not None and offset in span)
+        keys = dict.fromkeys(one.id for files in sent for one in files)
+        if not keys or "key" in found.place:
+            return found
+        key, *others = keys
+        named = replace(found, what=f"{found.what}, in {' or '.join(keys)}")
+        return named if others else named.at(key=key)
+
     def _wait(self, batch: pa.RecordBatch) -> None:
         """Wait until records may be written; no transaction waits for long."""
         if self._pace is not None and len(batch):
@@ -301,6 +319,7 @@ class RestorePartitionTask:
 
     def _commit(self) -> None:
         self._out.commit()
+        self._sent = []
         self._report()
         self._tell_progress()
 
@@ -454,7 +473,7 @@ class _Task:
 
     def _failed(self, work: RestorePartitionTask, error: KbackupError) -> None:
         self._note(work.unit, error)
-        failure = error.issue().at(**work.unit.target.place)
+        failure = work.named(error).at(**work.unit.target.place)
         work.report = replace(work.report, failure=failure)
 
     def _note(self, unit: RestoreUnit, error: KbackupError) -> None:

@@ -228,6 +228,29 @@ def test_nothing_is_committed_after_a_doubtful_batch(code: int, kind: type[Kafka
     assert COMMIT not in broker.kinds
 
 
+@pytest.mark.parametrize(
+    ("release", "is_final"), [("2.3.1", True), ("2.4.1", False), ("4.1.1", False)]
+)
+def test_what_an_old_broker_calls_corrupt_is_not_sent_again(release: str, is_final: bool) -> None:
+    """It says so of a record that it never takes; a later one only of what changed on its way."""
+    other = TopicPartition("t", 1)
+    errors: dict[int, list[int | None]] = {PRODUCE: [0, 2]}
+    with (
+        FakeTransactions([], errors=errors, versions=offered(release), partitions=2) as broker,
+        opened(broker) as writer,
+    ):
+        writer.write_batches(BOTH, other)
+        with pytest.raises(KafkaError) as caught:
+            writer.flush()
+
+    assert caught.value.what == "t-1: writing records from offset 42 of the backup on"
+    assert {"topic": "t", "partition": 1, "offset": 42} == caught.value.place
+    assert is_final == (type(caught.value) is KafkaError)
+    if is_final:
+        assert "before 2.4" in caught.value.why
+        assert "takes no record without a key" in caught.value.do
+
+
 def transact(writer: BatchProducer) -> None:
     """Write one batch, and commit it."""
     writer.write_batches(BOTH.slice(0, 1))

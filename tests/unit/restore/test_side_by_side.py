@@ -34,11 +34,16 @@ class Waiting(FakeTarget):
 
 
 def restored(kafka: Waiting) -> list[PartitionReport[OfRestore]]:
-    """What one task says of all partitions of a backup."""
+    """What one task says of a backup of some partitions."""
     restoring = Restoring(cluster=kafka)
     for partition in range(PARTITIONS):
         restoring.backup.put("orders", partition, range(partition, partition + 5))
-    plan = restoring.plan()
+    return reports_of(restoring)
+
+
+def reports_of(restoring: Restoring) -> list[PartitionReport[OfRestore]]:
+    """What one task says of all partitions of a backup."""
+    kafka, plan = restoring.cluster, restoring.plan()
     units: list[RestoreUnit] = begin(plan, kafka, None, exactly_once=True)[1]
     job = RestoreJob(
         "r1", kafka, restoring.backup.settings, ReadOptions(), plan.group,  # type: ignore[arg-type]
@@ -114,6 +119,45 @@ class BrokenWriter(FakeWriter):
         if self.is_broken and self._open:
             raise BrokenOffError("committing", "the broker closed the connection")
         super().commit(*positions)
+
+
+@dataclass
+class Refusing(Waiting):
+    """Takes no record of an offset, and says so when it is asked to commit."""
+
+    offset: int = 0
+
+    def writer(self, target: TopicPartition, group: str, **_: Any) -> FakeWriter:
+        """One that refuses."""
+        return RefusingWriter(self, group, target)
+
+
+class RefusingWriter(FakeWriter):
+    """Refuses one record."""
+
+    def commit(self, *positions: Any) -> None:
+        """Refuse what holds the record."""
+        assert isinstance(self.cluster, Refusing)
+        for rows in self._open.values():
+            if any(row["offset"] == self.cluster.offset for row in rows):
+                raise KafkaError("writing", "invalid", offset=self.cluster.offset)
+        super().commit(*positions)
+
+
+def test_a_record_that_is_refused_is_named_with_its_object() -> None:
+    """Whatever else was written since the last commit, and restored beside it."""
+    restoring = Restoring(cluster=Refusing(offset=7))
+    _, key, _ = restoring.backup.put("orders", 0, range(5), range(5, 10), range(10, 15))
+    restoring.backup.put("orders", 1, range(3))
+
+    failed, whole = (
+        one.failure for one in sorted(reports_of(restoring), key=lambda one: one.where)
+    )
+
+    assert whole is None
+    assert failed is not None
+    assert f"writing, in {key}" == failed.what
+    assert {"offset": 7, "key": key, "topic": "copy_of_orders", "partition": 0} == failed.place
 
 
 @pytest.mark.parametrize(("patience_s", "done"), [(60.0, 5), (0.0, 0)])
