@@ -87,7 +87,7 @@ def branch_name(found: Any) -> str:
     """
     if isinstance(found, str):
         return found.rpartition(".")[2]
-    is_named = found["type"] in ("record", "enum", "fixed")
+    is_named = found["type"] in avro_walk.NAMED
     return branch_name(found["name" if is_named else "type"])
 
 
@@ -111,7 +111,7 @@ class _Reading:
         kind = found.get("type")
         if isinstance(kind, (list, dict)):
             return self.schema(kind, namespace)
-        if kind in ("record", "enum", "fixed"):
+        if kind in avro_walk.NAMED:
             return self._named(found, kind, namespace)
         if kind == "array":
             return self._array(found, namespace)
@@ -126,7 +126,7 @@ class _Reading:
         raise ValueError(f"an Avro schema has no type {kind!r}")
 
     def _known(self, name: str, namespace: str) -> ConnectSchema:
-        for full in (f"{namespace}.{name}" if namespace and "." not in name else name, name):
+        for full in avro_walk.full_names(name, namespace):
             if full in self.begun:
                 raise ValueError(f"{full} contains itself, and no column is as deep as its values")
             if full in self.named:
@@ -434,7 +434,6 @@ _PLAIN: Final = frozenset(
     ("null", "boolean", "int", "long", "float", "double", "bytes", "string", "record", "enum",
      "fixed", "array", "map", "error", "union"),
 )  # fmt: skip
-_NAMED: Final = ("record", "enum", "fixed")
 
 
 def recoded(value: Any, schema: ConnectSchema, bytes_of: Callable[[str], str]) -> Any:
@@ -479,7 +478,7 @@ class _Writing:
         if not isinstance(found, dict):
             return found
         inner = namespace
-        if found.get("type") in _NAMED:
+        if found.get("type") in avro_walk.NAMED:
             full = avro_walk.full_name(found, namespace)
             self.written.add(full)
             inner = full.rpartition(".")[0]
@@ -496,8 +495,7 @@ class _Writing:
     def _name(self, name: str, namespace: str) -> Any:
         if name in _PLAIN:
             return name
-        inner = f"{namespace}.{name}" if namespace and "." not in name else name
-        for full in (inner, name):
+        for full in avro_walk.full_names(name, namespace):
             if full in self.written:
                 return full
             if full in self.known:
@@ -515,7 +513,7 @@ def _note(found: Any, namespace: str, known: dict[str, Any]) -> None:
             _note(branch, namespace, known)
     if not isinstance(found, dict):
         return
-    if found.get("type") in _NAMED:
+    if found.get("type") in avro_walk.NAMED:
         full = avro_walk.full_name(found, namespace)
         known.setdefault(full, found)
         namespace = full.rpartition(".")[0]

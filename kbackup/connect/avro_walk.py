@@ -124,10 +124,10 @@ class _Shape:
         if isinstance(found, list):
             return ("union", *(self.of(branch, namespace) for branch in found))
         if isinstance(found, str):
-            inner = f"{namespace}.{found}" if namespace and "." not in found else found
-            return self._named.get(inner) or self._named.get(found) or found
+            shapes = map(self._named.get, full_names(found, namespace))
+            return next(filter(None, shapes), found)
         kind = found["type"]
-        if kind not in ("record", "enum", "fixed", "array", "map"):
+        if kind not in (*NAMED, "array", "map"):
             return self.of(kind, namespace)
         if kind == "array":
             return (kind, self.of(found["items"], namespace))
@@ -144,11 +144,20 @@ class _Shape:
         return shape
 
 
+NAMED: Final = ("record", "enum", "fixed")
+"""The types that have names."""
+
+
 def full_name(found: Mapping[str, Any], namespace: str) -> str:
     """Return the full name of a named type that is defined within *namespace*."""
     name: str = found["name"]
     space = found.get("namespace", namespace)
     return name if "." in name or not space else f"{space}.{name}"
+
+
+def full_names(name: str, namespace: str) -> tuple[str, ...]:
+    """Return the full names that *name* may mean within *namespace*, first what comes first."""
+    return (f"{namespace}.{name}", name) if namespace and "." not in name else (name,)
 
 
 MOST: Final = 1000

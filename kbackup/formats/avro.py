@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, BinaryIO, ClassVar, Final
+from typing import Any, BinaryIO, ClassVar, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -25,7 +25,7 @@ from kbackup import records
 from kbackup.connect import avro_reading, avro_walk, avro_writing
 from kbackup.connect import schema as connect
 from kbackup.connect.avro_reading import long
-from kbackup.connect.avro_walk import AVRO
+from kbackup.connect.avro_walk import AVRO, NAMED, full_name, full_names
 from kbackup.connect.avro_writing import AvroStyle, to_avro
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.connect.tables import Files, TableColumn, not_a_table, struct, text
@@ -107,32 +107,46 @@ _TEXT_MOST: Final = 2**20
 
 def table_columns(schema: Any) -> tuple[TableColumn, ...]:
     """Return the columns of a file with *schema*, parsed JSON; refuse one that is no record's."""
-    named: dict[str, Any] = {}
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise not_a_table("its values are no records")
-    _remember(schema, named, is_open=True)
-    return tuple(TableColumn(one["name"], _of_avro(one["type"], named)) for one in schema["fields"])
+    return tuple(TableColumn(name, kind) for name, kind in _fields(schema, {}, ""))
 
 
-def _remember(schema: Mapping[str, Any], named: dict[str, Any], *, is_open: bool = False) -> None:
-    """Record a type by its name; while its fields are read it *is_open*, an empty tuple."""
-    name = str(schema["name"])
-    full = name if "." in name else ".".join(filter(None, [schema.get("namespace"), name]))
-    named[full] = named[name] = () if is_open else schema
+_Named: TypeAlias = dict[str, str | None]
+"""The words for types, by their full names; None while the fields of one are read."""
 
 
-def _of_avro(schema: Any, named: dict[str, Any]) -> str:
+def _fields(schema: Mapping[str, Any], named: _Named, namespace: str) -> list[tuple[str, str]]:
+    full = full_name(schema, namespace)
+    named[full], inner = None, full.rpartition(".")[0]
+    return [(one["name"], _of_avro(one["type"], named, inner)) for one in schema["fields"]]
+
+
+def _of_avro(schema: Any, named: _Named, namespace: str) -> str:
     match schema:
         case list():
             kinds = [one for one in schema if one != "null"]
             if len(kinds) != 1:
                 raise not_a_table("a field is one of several types")
-            return _of_avro(kinds[0], named)
-        case str() if named.get(schema) == ():
-            raise not_a_table(f"its type {schema} contains itself")
+            return _of_avro(kinds[0], named, namespace)
+        case str() if schema in _AVRO:
+            return _AVRO[schema]
         case str():
-            return _of_avro(named[schema], named) if schema in named else _AVRO[schema]
-    return _logical(schema) or _complex(schema, named)
+            return _by_name(schema, named, namespace)
+    found = _logical(schema) or _complex(schema, named, namespace)
+    if schema["type"] in NAMED:
+        named[full_name(schema, namespace)] = found
+    return found
+
+
+def _by_name(name: str, named: _Named, namespace: str) -> str:
+    full = next((one for one in full_names(name, namespace) if one in named), None)
+    if full is None:
+        raise not_a_table(f"it has no type {name}")
+    found = named[full]
+    if found is None:
+        raise not_a_table(f"its type {name} contains itself")
+    return found
 
 
 def _logical(schema: Mapping[str, Any]) -> str | None:
@@ -143,22 +157,18 @@ def _logical(schema: Mapping[str, Any]) -> str | None:
     return None if logical is None else _AVRO_LOGICAL.get(logical)
 
 
-def _complex(schema: Mapping[str, Any], named: dict[str, Any]) -> str:
+def _complex(schema: Mapping[str, Any], named: _Named, namespace: str) -> str:
     match schema["type"]:
         case "record":
-            _remember(schema, named, is_open=True)
-            fields = [(one["name"], _of_avro(one["type"], named)) for one in schema["fields"]]
-            _remember(schema, named)
+            fields = _fields(schema, named, namespace)
             if sum(len(name) + len(kind) for name, kind in fields) > _TEXT_MOST:
                 raise not_a_table("its schema grows beyond all measure")
             return struct(fields)
         case "array":
-            return f"array<{_of_avro(schema['items'], named)}>"
+            return f"array<{_of_avro(schema['items'], named, namespace)}>"
         case "map":
-            return f"map<string,{_of_avro(schema['values'], named)}>"
-        case "enum" | "fixed":
-            _remember(schema, named)
-    return _of_avro(schema["type"], named)
+            return f"map<string,{_of_avro(schema['values'], named, namespace)}>"
+    return _of_avro(schema["type"], named, namespace)
 
 
 def table_stored_as(schema: dict[str, Any], _engine: str, away: Collection[str]) -> tuple[str, ...]:

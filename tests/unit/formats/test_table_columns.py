@@ -89,9 +89,34 @@ def test_each_type_of_avro_has_its_word() -> None:
     } == words(avro.table_columns(schema))
 
 
+def test_a_type_is_found_from_where_its_name_stands() -> None:
+    """A record's namespace is that of what is defined in it; the same name elsewhere is another."""
+    place = {"type": "record", "name": "Place", "fields": [{"name": "zip", "type": "int"}]}
+    own = {"name": "own", "type": {"type": "fixed", "name": "Id", "size": 2}}
+    other = {**place, "namespace": "far", "fields": [own, {"name": "id", "type": "Id"}]}
+    decimal = {"type": "fixed", "name": "Sum", "size": 8, "logicalType": "decimal", "precision": 9}
+    inner = {"type": "record", "name": "near.Inner", "fields": [
+        {"name": "place", "type": place},
+        {"name": "far", "type": other},
+        {"name": "again", "type": "Place"},
+        {"name": "sum", "type": decimal},
+        {"name": "sums", "type": {"type": "array", "items": "Sum"}},
+    ]}  # fmt: skip
+    schema = record(("inner", inner), ("near", "near.Place"), ("far", "far.Place"))
+    near, far = "struct<zip:int>", "struct<own:binary,id:binary>"
+
+    assert {
+        "inner": f"struct<place:{near},far:{far},again:{near},"
+        "sum:decimal(9,0),sums:array<decimal(9,0)>>",
+        "near": near,
+        "far": far,
+    } == words(avro.table_columns(schema))
+
+
 @pytest.mark.parametrize(
     "schema",
     [
+        pytest.param(record(("to", "Nobody")), id="a type that is not there"),
         pytest.param("string", id="no record"),
         pytest.param(record(("either", ["int", "string"])), id="one of several types"),
         pytest.param(record(("next", ["null", "Order"])), id="a type that contains itself"),
