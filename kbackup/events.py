@@ -145,6 +145,7 @@ class Started:
         from_environment: The variables that choose topics or records, likewise.
         not_yet: Topics of which nothing had been backed up by the time of ``as.of``, likewise.
         drills: Topics of drills, which are never backed up, likewise.
+        server: The URL of the store's server; None for the usual one.
     """
 
     HEAD: ClassVar = {"type": "start", "v": 1}
@@ -163,6 +164,7 @@ class Started:
     from_environment: Sequence[str] | None = field(default=None, metadata=IF_KNOWN)
     not_yet: Sequence[str] | None = field(default=None, metadata=IF_KNOWN)
     drills: Sequence[str] | None = field(default=None, metadata=IF_KNOWN)
+    server: str | None = field(default=None, metadata=IF_KNOWN)
 
 
 @dataclass(frozen=True, slots=True)

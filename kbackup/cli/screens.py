@@ -660,7 +660,7 @@ def plan_head(start: Started | None, *, is_dry: bool) -> list[str]:
     """Return the lines above a restore plan: from where, to where."""
     lines = ["restore plan (dry run, nothing will be written)" if is_dry else "restore plan"]
     if start is not None:
-        lines.append(f"from  {place_of(start.store, start.topics_dir)}")
+        lines.append(f"from  {place_of(start.store, start.topics_dir, start.server)}")
         if isinstance(start.own, RestoreStart) and start.own.target:
             cluster = f" (cluster {start.own.cluster_id})" if start.own.cluster_id else ""
             renames = [f"rename {regex} -> {new}" for regex, new in start.own.renames]

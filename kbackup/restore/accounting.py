@@ -286,6 +286,7 @@ def tell_start(
         summary.run, "restore", topics, group, settings.url, settings.topics_dir, own,
         left_out.excluded or None, left_out.internal or None,
         not_yet=left_out.not_yet or None,
+        server=settings.endpoint_url,
     )  # fmt: skip
     frame.tell(started)
     if (text := settings.asked.idle_exclusion(left_out)) is not None:

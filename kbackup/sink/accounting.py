@@ -333,6 +333,7 @@ class News:
             plan.left_out.excluded or None,
             plan.left_out.internal or None,
             drills=plan.left_out.drills or None,
+            server=settings.endpoint_url,
         )
         self._tell(started)
         for name in settings.topics:

@@ -78,6 +78,20 @@ def test_what_is_copied_from_a_screen_is_whole(told: Any, show: Any, name: str, 
     assert [] == [word for word in words.split() if word not in shown.stdout.split()]
 
 
+@pytest.mark.parametrize(
+    ("server", "words"), [(None, ""), ("http://dr:9000", " at http://dr:9000")]
+)
+def test_a_plan_says_on_which_server_the_backup_is(
+    told: Any, show: Any, server: str | None, words: str
+) -> None:
+    """Two servers may have buckets of one name; the usual one is not named."""
+    each = told("restore-plan,refused")
+    start, *others = each.events
+    shown = show(each.command, [replace(start, server=server), *others], each.ended())
+
+    assert f"from  s3://backups/topics{words}" in shown.stdout.splitlines()
+
+
 def test_the_usual_format_is_not_taken_apart(told: Any, show: Any) -> None:
     """``restore list`` of what a sink stores by default has one line a partition."""
     each = told("restore-list")

@@ -28,6 +28,8 @@ from kbackup.stores import StoredObject, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
 from tests.support.encoded import Sent, batch
+from tests.support.fake_kafka import FakeKafka
+from tests.support.sinks import run_sink
 from tests.support.target import COPY, FakeTarget, Restoring
 from tests.support.telling import telling
 
@@ -105,7 +107,13 @@ class Counted:
         self.asked.append("end")
 
 
-def ran(store: StoreSettings, tasks: Counted | None = None, /, **options: Any) -> dict[str, Any]:
+def ran(
+    store: StoreSettings,
+    tasks: Counted | None = None,
+    told: list[dict[str, Any]] | None = None,
+    /,
+    **options: Any,
+) -> dict[str, Any]:
     """How a restore of what is in a store ends; of its orders, if nothing else is said."""
     given = {
         "bootstrap_servers": "-", "s3_bucket_name": "b", "no_lock": True, "topics": "orders",
@@ -113,7 +121,28 @@ def ran(store: StoreSettings, tasks: Counted | None = None, /, **options: Any) -
     }  # fmt: skip
     settings = loading.load("restore", options=given, files=(), environ={}).settings
     environment = Environment(FakeTarget(), store, tasks or Counted(), SystemClock())  # type: ignore[arg-type]
-    return to_json(RestoreRun(settings, lambda _: None, Stop(), environment)())
+    tell = telling([] if told is None else told)
+    return to_json(RestoreRun(settings, tell, Stop(), environment)())
+
+
+@pytest.mark.parametrize("server", [None, "http://dr:9000"])
+def test_the_first_line_of_a_run_names_the_server_of_the_backup(server: str | None) -> None:
+    """Of a restore and of a sink, where it is not the usual one."""
+    backup, kafka, told = Restoring().backup, FakeKafka(), list[dict[str, Any]]()
+    backup.put("orders", 0, range(5))
+    kafka.create("orders", 10)
+
+    for ended in (
+        ran(backup.settings, None, told, dry_run=True, store_url=server),
+        run_sink(
+            kafka, backup.settings, told=told, topics="orders", dry_run=True, store_url=server
+        ),
+    ):
+        assert ended["exit_code"] == 0
+
+    starts = [line for line in told if line["type"] == "start"]
+    assert [server] * 2 == [line.get("server") for line in starts]
+    assert [server is not None] * 2 == ["server" in line for line in starts]
 
 
 def test_a_restore_that_is_refused_lets_go_of_the_spark_it_has_begun_to_start() -> None:
