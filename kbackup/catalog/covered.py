@@ -235,9 +235,9 @@ def _told(ledger: PartitionLedger, file: BackupFile) -> BackupFile:
     One whose size has changed since has no sha256: how far it can be read shows that it has.
     """
     row = ledger.objects.get(file.key)
-    if row is None or row.last is None or row.records is None or row.sha256 is None:
+    if row is None or not row.has_facts:
         return file
-    sha256 = row.sha256 if row.bytes == file.size else ""
+    sha256 = row.sha256 or "" if row.bytes == file.size else ""
     return replace(file, sha256=sha256, records=row.records)
 
 

@@ -105,10 +105,12 @@ class FileSet:
 
     def known_by(self, told: Callable[[BackupFile], BackupFile]) -> "FileSet":
         """Return the set with what is *told* of each object."""
-        main, keys, headers = (
-            None if file is None else told(file) for file in (self.main, self.keys, self.headers)
+        return replace(
+            self,
+            main=self.main and told(self.main),
+            keys=self.keys and told(self.keys),
+            headers=self.headers and told(self.headers),
         )
-        return replace(self, main=main, keys=keys, headers=headers)
 
     @property
     def id(self) -> str:

@@ -175,13 +175,18 @@ class Entry:
         )  # fmt: skip
 
     @property
+    def has_facts(self) -> bool:
+        """Whether it says enough of the object's records for `facts`, which cost more to make."""
+        return None not in (self.last, self.records, self.sha256)
+
+    @property
     def facts(self) -> Facts | None:
         """What is known of the object's records; None where it does not say."""
-        if self.last is None or self.records is None or self.sha256 is None:
+        if not self.has_facts:
             return None
         return Facts(
-            self.first, self.last, self.records, self.min_timestamp, self.max_timestamp,
-            self.sha256, self.digest,
+            self.first, self.last, self.records, self.min_timestamp, self.max_timestamp,  # type: ignore[arg-type]
+            self.sha256, self.digest,  # type: ignore[arg-type]
         )  # fmt: skip
 
     @property
