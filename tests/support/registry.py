@@ -21,8 +21,8 @@ class FakeRegistry:
     """Ids are given in the order of registration, from 1 on."""
 
     user: str = ""  # ``user:password`` that requests must bring; empty for nobody
-    # what the next requests meet instead of an answer: a status, or "hang" until the registry is
-    # closed
+    # what the next requests meet instead of an answer: a status, "hang" until the registry is
+    # closed, or "lost", the end of the connection
     script: list[int | str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)  # method and path of each request
     keys: Path | None = None  # its certificate and private key, for TLS; None for plain HTTP
@@ -137,6 +137,9 @@ class FakeRegistry:
     def _handle(self, request: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
         path = urlsplit(request.path).path
         self.asked.append(f"{request.command} {path}")
+        if self.script[:1] == ["lost"]:
+            self.script.pop(0)
+            return
         method = request.command
         status, answer = (
             self._scripted() or self._allowed(request) or self._answer(method, path, body)

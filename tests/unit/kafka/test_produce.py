@@ -11,7 +11,9 @@ from kbackup.batches import encoding, native, walk
 from kbackup.batches.decoding import decoded
 from kbackup.errors import KafkaError, RecordTooLargeError
 from kbackup.kafka import BrokenOffError, KafkaSettings, Position, TakenOverError, produce
+from kbackup.kafka.client import patience_s
 from kbackup.kafka.produce import BatchProducer
+from kbackup.kafka.writer import TAKEOVER_S
 from kbackup.records import Span, TopicPartition
 from tests.support.encoded import ZSTD, Sent, batch
 from tests.support.fake_transactions import (
@@ -37,11 +39,26 @@ BOTH = walk(pa.py_buffer(ONE + TWO)).check()
 
 
 @pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give up soon."""
-    monkeypatch.setattr(produce, "patience_s", lambda *_: 0.3)
-    monkeypatch.setattr(produce, "TAKEOVER_S", 0.3)
+def _no_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is asked where a group stands."""
     monkeypatch.setattr(produce, "WRITERS", NoPositions())
+
+
+class Pausing:
+    """Time that passes while a producer pauses, two seconds each, and not while it works."""
+
+    time = staticmethod(time.time)
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        """The seconds that were paused."""
+        return self.now_s
+
+    def sleep(self, _seconds: float) -> None:
+        """Pause."""
+        self.now_s += 2.0
 
 
 @contextmanager
@@ -129,11 +146,8 @@ def test_sequences_begin_anew_after_the_highest(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("kind", [COORDINATOR, INIT, ADD, OFFSETS, COMMIT, END])
 @pytest.mark.parametrize("code", [14, 15, 16, 51])
-def test_a_coordinator_that_has_done_nothing_is_asked_again(
-    kind: int, code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_coordinator_that_has_done_nothing_is_asked_again(kind: int, code: int) -> None:
     """It is loading, it has moved, or the last transaction's markers are being written."""
-    monkeypatch.setattr(produce, "patience_s", lambda *_: 30.0)
     with (
         FakeTransactions([], errors={kind: [code] * 3}) as broker,
         opened(broker) as writer,
@@ -160,7 +174,8 @@ def test_a_busy_cluster_has_longer_to_give_a_transactional_id(
     kind: int, error: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A restore of 1,000 topics waits behind their creation, where others wait for an answer."""
-    monkeypatch.setattr(produce, "TAKEOVER_S", 30.0)
+    monkeypatch.setattr(produce, "time", Pausing())
+    assert patience_s(KafkaSettings("-"), {}) < 20 * 2.0 < TAKEOVER_S
     with (
         FakeTransactions([], errors={kind: [error] * 20}) as broker,
         opened(broker) as writer,
@@ -170,8 +185,9 @@ def test_a_busy_cluster_has_longer_to_give_a_transactional_id(
     assert [True] == broker.ends()
 
 
-def test_waiting_for_a_coordinator_ends() -> None:
+def test_waiting_for_a_coordinator_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A transactional id may stay blocked for good."""
+    monkeypatch.setattr(produce, "time", Pausing())
     with (
         FakeTransactions([], errors={INIT: [51] * 1000}) as broker,
         pytest.raises(BrokenOffError, match="taking over"),
@@ -181,11 +197,8 @@ def test_waiting_for_a_coordinator_ends() -> None:
 
 
 @pytest.mark.parametrize("code", [6, 13])
-def test_a_coordinator_that_has_something_else_against_it_is_not_waited_for(
-    code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_coordinator_that_has_something_else_against_it_is_not_waited_for(code: int) -> None:
     """Only some answers to a takeover pass."""
-    monkeypatch.setattr(produce, "TAKEOVER_S", 30.0)
     with (
         FakeTransactions([], errors={INIT: [code] * 1000}) as broker,
         pytest.raises(BrokenOffError, match="taking over"),
@@ -292,7 +305,7 @@ def test_a_throttled_producer_waits() -> None:
         opened(broker) as writer,
     ):
         writer.write_batches(BOTH.slice(0, 1))
+        began = time.monotonic()  # before it asks, however long its answer takes
         writer.flush()
-        began = time.monotonic()
         writer.write_batches(BOTH.slice(1))
-        assert time.monotonic() - began >= 0.1
+        assert time.monotonic() - began >= 0.15
