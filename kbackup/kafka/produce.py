@@ -345,7 +345,7 @@ class BatchProducer(GroupWriter):
         sent, found = self._answered()
         lane = sent.lane
         if found.error:
-            raise _SaidNoError(found.error, found.why, sent.offset, lane.where)
+            raise _SaidNoError(found.error, found.why, sent.offset)
         if found.throttle_s:
             _log.info("writing to %s: throttled for %.3f s", lane.where, found.throttle_s)
             self._not_before = time.monotonic() + found.throttle_s
@@ -387,8 +387,7 @@ class BatchProducer(GroupWriter):
         open_s = 0.0 if self._begun is None else time.monotonic() - self._begun
         ended = open_s if open_s >= self._timeout_ms / 1000 else None
         cause = KafkaException(Code(error.code, error.why or None))
-        where = error.where or self._target
-        found = meaning(where, what, cause, Complaints(), error.offset, ended)
+        found = meaning(self._target, what, cause, Complaints(), error.offset, ended)
         if error.code not in _BROKEN_OFF:
             return found
         return BrokenOffError(found.what, found.why, found.do, **found.place)
@@ -405,20 +404,11 @@ _HAS_MEMBERS: Final = 3
 
 
 class _SaidNoError(Exception):
-    """A broker has said no.
+    """A broker has said no; the offset is that in the backup of the first record concerned."""
 
-    The offset is that in the backup of the first record concerned, *where* its partition.
-    """
-
-    def __init__(
-        self,
-        code: int,
-        why: str = "",
-        offset: int | None = None,
-        where: TopicPartition | None = None,
-    ) -> None:
-        super().__init__(code, why, offset, where)
-        self.code, self.why, self.offset, self.where = code, why, offset, where
+    def __init__(self, code: int, why: str = "", offset: int | None = None) -> None:
+        super().__init__(code, why, offset)
+        self.code, self.why, self.offset = code, why, offset
 
 
 _Read = Callable[[Response], tuple[int, _T]]

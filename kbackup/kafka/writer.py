@@ -322,7 +322,7 @@ def meaning(
     """
     if offset is not None:
         what = f"{what} from offset {offset} of the backup on"
-    place = {} if offset is None else {**target.place, "offset": offset}
+    place = {} if offset is None else {"offset": offset}
     if error.args and hasattr(error.args[0], "code"):
         code = error.args[0].code()
         if code == Code.MSG_SIZE_TOO_LARGE:
