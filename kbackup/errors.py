@@ -6,6 +6,7 @@ are any) and what to *do*.  The exit code is an attribute of the class, so that 
 else of the package.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Self
@@ -137,6 +138,10 @@ class NoKeyError(ConfigurationError, code="no_key"):
     """What is encrypted cannot be read with the keys that were given."""
 
 
+_RELEASE: Final = re.compile(r"\d[\w.+-]{0,40}", re.ASCII)
+"""What a version looks like: anybody may have written another text in its place."""
+
+
 class NewerVersionError(ConfigurationError, code="newer_version"):
     """A later version of kbackup wrote what would have to be understood."""
 
@@ -152,7 +157,8 @@ class NewerVersionError(ConfigurationError, code="newer_version"):
             version: The kbackup that wrote it; empty where that is not known.
             forged: What to do if none did; empty where there is nothing to do.
         """
-        do = f"use kbackup {version} or later" if version else "use the version that wrote it"
+        is_told = _RELEASE.fullmatch(version)
+        do = f"use kbackup {version} or later" if is_told else "use the version that wrote it"
         return cls(
             f"{what} was written by a later version of kbackup",
             f"its form is version {found}, and this kbackup understands {known}: what it does not "

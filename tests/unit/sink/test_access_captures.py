@@ -155,17 +155,27 @@ def test_a_damaged_bundle_is_replaced_by_the_next_run(
     assert (0, (READS,)) == (summary["exit_code"], newest.acls)
 
 
-def test_a_bundle_of_a_later_version_is_refused(store: StoreSettings) -> None:
-    """What it does not understand, kbackup would take for missing."""
+@pytest.mark.parametrize(
+    ("said", "do"),
+    [
+        ({"version": "9.0"}, "use kbackup 9.0 or later"),
+        ({}, "use the version that wrote it"),
+        ({"version": "9.0 of https://example.com"}, "use the version that wrote it"),
+    ],
+)
+def test_a_bundle_of_a_later_version_is_refused(
+    said: dict[str, str], do: str, store: StoreSettings
+) -> None:
+    """What it does not understand, kbackup would take for missing; it advises no foreign text."""
     place = f"{access.bundles_folder(LAYOUT)}2026-11-21T02:00:00.000Z.json"
-    put_json(open_store(store), place, {"v": 2})
+    put_json(open_store(store), place, {"v": 2, **said})
 
     with pytest.raises(NewerVersionError) as caught:
         stored(store)
 
     assert caught.value.do == (
-        "use the version that wrote it; if no kbackup wrote it, restore the object from a copy, or "
-        "choose an earlier one: --as-of"
+        f"{do}; if no kbackup wrote it, restore the object from a copy, or choose an earlier one: "
+        "--as-of"
     )
 
 
