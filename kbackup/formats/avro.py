@@ -470,6 +470,10 @@ def _corrupt(why: str) -> CorruptObjectError:
     return corrupt(_WHAT, why)
 
 
+def _no_schema(why: str) -> CorruptObjectError:
+    return CorruptObjectError("the Avro file has a schema that kbackup cannot read", why)
+
+
 class AvroFormat(FileFormat):
     """Avro containers; rows have one column.
 
@@ -514,9 +518,13 @@ class AvroFormat(FileFormat):
 
     def table(self, file: BinaryIO, _view: View, _extension: str, options: FormatOptions) -> Files:
         """Return a column for each field of the records."""
-        schema = json.loads(BlockReader(file, options.max_record_bytes).schema)
-        stored_as = partial(table_stored_as, schema)
-        return Files(table_columns(schema), (EXTENSION,), "avro", stored_as)
+        text = BlockReader(file, options.max_record_bytes).schema
+        try:
+            schema = json.loads(text)
+            columns = table_columns(schema)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise _no_schema(f"{type(error).__name__}: {error}") from None
+        return Files(columns, (EXTENSION,), "avro", partial(table_stored_as, schema))
 
 
 class AvroWriter:
@@ -618,9 +626,7 @@ def _read(file: BinaryIO, view: View, options: FormatOptions) -> Iterator[pa.Rec
     try:
         schema = avro_reading.connect_schema(blocks.schema)
     except ValueError as error:
-        raise CorruptObjectError(
-            "the Avro file has a schema that kbackup cannot read", str(error)
-        ) from None
+        raise _no_schema(str(error)) from None
     text = blocks.schema
     blocks.limit(avro_walk.empty_parts(text), has_lists=avro_walk.has_lists(text))
     field = schema.of_column().on(pa.field(COLUMNS[view], schema.arrow()))

@@ -11,7 +11,12 @@ from kbackup.catalog import listing
 from kbackup.catalog.listing import BackupFile, Catalog
 from kbackup.config import Settings
 from kbackup.connect.tables import Files, Level, TableColumn, injected, not_a_table, quoted, text
-from kbackup.errors import ConfigurationError, IncompleteBackupError, RefusedError
+from kbackup.errors import (
+    ConfigurationError,
+    CorruptObjectError,
+    IncompleteBackupError,
+    RefusedError,
+)
 from kbackup.formats import DescribesTables
 from kbackup.naming import DatedLayout, View
 from kbackup.runs import wiring
@@ -315,7 +320,11 @@ def _files(settings: Settings, store: Store, newest: BackupFile) -> Files:
     if not isinstance(form, DescribesTables):
         raise not_a_table(f"no query engine reads files of the {newest.format} format")
     with store.open(newest.key) as body:
-        return form.table(body, newest.view, newest.extension, wiring.format_options(settings))
+        try:
+            return form.table(body, newest.view, newest.extension, wiring.format_options(settings))
+        except CorruptObjectError as error:
+            what, key = f"{newest.key}: {error.what}", newest.key
+            raise CorruptObjectError(what, error.why, error.do, key=key) from error
 
 
 def _nothing(topic: str, url: str) -> IncompleteBackupError:

@@ -1,13 +1,16 @@
 """The columns of a table follow from what its files hold."""
 
+import io
+import json
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from kbackup.connect.tables import TableColumn
-from kbackup.errors import ConfigurationError
-from kbackup.formats import avro, json_lines, parquet
+from kbackup.errors import ConfigurationError, CorruptObjectError
+from kbackup.formats import FormatOptions, avro, json_lines, parquet
+from kbackup.naming import View
 
 
 def words(columns: tuple[TableColumn, ...]) -> dict[str, str]:
@@ -152,3 +155,24 @@ def test_json_that_is_no_table_is_refused(lines: list[str]) -> None:
     """JSON that is not an object is refused: a table has columns."""
     with pytest.raises(ConfigurationError, match="cannot be declared as a table"):
         json_lines.table_columns(lines)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pytest.param("{", id="no JSON"),
+        pytest.param('{"type": "record", "name": "Order"}', id="no fields"),
+        pytest.param(json.dumps(record(("lines", {"type": "array"}))), id="an array of nothing"),
+        pytest.param(json.dumps(record(("id", 5))), id="a number for a type"),
+        pytest.param(
+            json.dumps(record(("id", None))).replace("null", '{"type":' * 3000 + "5" + "}" * 3000),
+            id="deeper than anything",
+        ),
+    ],
+)
+def test_a_file_whose_schema_is_none_is_corrupt(schema: str) -> None:
+    """Whatever it holds, it is a fault of the file."""
+    head = avro._head({"avro.schema": schema.encode(), "avro.codec": b"null"}) + bytes(16)
+
+    with pytest.raises(CorruptObjectError, match="a schema that kbackup cannot read"):
+        avro.AvroFormat().table(io.BytesIO(head), View.VALUE, ".avro", FormatOptions())

@@ -6,10 +6,11 @@ import pytest
 from backup_samples import BYTES, JSON, RECORD, SIBLINGS, Backup, batch
 
 from kbackup.config import loading
-from kbackup.errors import ConfigurationError, IncompleteBackupError
+from kbackup.errors import ConfigurationError, CorruptObjectError, IncompleteBackupError
 from kbackup.events import to_json
 from kbackup.inspect.ddl import statements
 from kbackup.naming import DatedLayout, Layout
+from kbackup.testing.stores import put_bytes
 from tests.support.json_lines import LINES
 
 PLACE = {"s3_bucket_name": "lake"}
@@ -298,3 +299,16 @@ def test_folders_that_topics_share_are_refused_where_every_object_is_read(engine
         declared(backup, engine, **BLOCKS)
 
     assert "indexes and the objects of other topics" in caught.value.why
+
+
+def test_a_newest_object_that_cannot_be_read_is_named() -> None:
+    """The columns follow from what it holds, so it ends the command."""
+    backup = Backup()
+    key = "topics/orders/partition=0/orders+0+0000000000.avro"
+    put_bytes(backup.store, key, b"Obj\x01\x00" + bytes(16))
+
+    with pytest.raises(CorruptObjectError, match="a schema that kbackup cannot read") as caught:
+        declared(backup, format_class="avro", value_converter="string")
+
+    assert key in caught.value.what
+    assert {"key": key} == caught.value.place
