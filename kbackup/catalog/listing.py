@@ -105,12 +105,9 @@ class FileSet:
 
     def known_by(self, told: Callable[[BackupFile], BackupFile]) -> "FileSet":
         """Return the set with what is *told* of each object."""
-        return replace(
-            self,
-            main=self.main and told(self.main),
-            keys=self.keys and told(self.keys),
-            headers=self.headers and told(self.headers),
-        )
+        main, keys = self.main and told(self.main), self.keys and told(self.keys)
+        headers = self.headers and told(self.headers)
+        return replace(self, main=main, keys=keys, headers=headers)
 
     @property
     def id(self) -> str:

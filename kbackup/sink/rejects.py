@@ -159,11 +159,7 @@ class LeftOutCount:
     _after: list[tuple[int, int]] = field(default_factory=list)  # first offset, records
 
     def take(self, rows: Rows, gone: Sequence[int]) -> None:
-        """Count what is *gone* from *rows*, which come after all that was counted before.
-
-        Args:
-            gone: Its offsets, rising.
-        """
+        """Count the offsets *gone* from *rows*, which come after all that was counted before."""
         self._sure += sum(count for at, count in self._after if at < self._kept)
         self._after = [each for each in self._after if each[0] > self._kept]
         if len(rows):
