@@ -8,6 +8,7 @@ import pytest
 from tests.support.cluster import Record, TestCluster, send, varied
 from tests.support.command import Kbackup
 from tests.support.in_process import in_one_process
+from tests.support.running import ended
 
 pytestmark = pytest.mark.integration
 
@@ -17,7 +18,7 @@ def test_every_kind_of_record_comes_back(
 ) -> None:
     """Each part of each record comes back, null and empty apart, through C as in Python.
 
-    Through C on Spark; in Python without it.
+    Through C on Spark; in Python without it.  No folder and no process stays behind.
     """
     cluster.create(topic, 3)
     written = {partition: varied(2000 + partition, partition) for partition in range(3)}
@@ -26,8 +27,8 @@ def test_every_kind_of_record_comes_back(
 
     runs = kbackup if way == "native" else in_one_process(kbackup)
     chosen = runs.with_environment(KBACKUP_KAFKA_CLIENT=way)
-    backup = chosen.json("sink", "-t", topic)
-    restore = chosen.json("restore", "--rename", "copy_of_$0")
+    backup = ended(chosen, "sink", "-t", topic)
+    restore = ended(chosen, "restore", "--rename", "copy_of_$0")
 
     assert [way] * 2 == [run.summary["kafka_client"] for run in (backup, restore)]
     assert sum(map(len, written.values())) == backup.summary["records"]
@@ -38,14 +39,14 @@ def test_every_kind_of_record_comes_back(
 def test_a_second_run_finds_nothing_and_starts_no_spark(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """Right after a backup there is nothing to do, which takes no JVM and little time."""
+    """Right after a backup there is nothing to do: no JVM, little time, nothing left behind."""
     cluster.create(topic, 2)
     cluster.write(topic, varied(100))
     in_one_process(kbackup).json("sink", "-t", topic)
 
     without_java = kbackup.with_environment(JAVA_HOME="/nowhere", PATH="/nowhere")
     began, used = time.monotonic(), _seconds_of_children()
-    again = without_java.json("sink", "-t", topic)
+    again = ended(without_java, "sink", "-t", topic)
     took, used = time.monotonic() - began, _seconds_of_children() - used
 
     assert 0 == again.summary["records"]

@@ -9,6 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
@@ -161,9 +163,11 @@ def running(kbackup: Kbackup, *words: str) -> Iterator[Running]:
 
 
 def ended(kbackup: Kbackup, *words: str, expect: int = 0) -> Result:
-    """Run a command to its end; nothing of it may be left."""
-    with running(kbackup, *words) as command:
-        result = command.finish(300)
-        command.leave_nothing()
+    """Run a command to its end; no process of it may be left, and nothing in its TMPDIR."""
+    with TemporaryDirectory(prefix="tmpdir-") as folder:
+        with running(kbackup.with_environment(TMPDIR=folder), *words) as command:
+            result = command.finish(300)
+            command.leave_nothing()
+        assert [] == [*Path(folder).iterdir()]
     assert expect == result.code, f"{result.stdout}\n{result.stderr}"
     return result
