@@ -2,14 +2,19 @@
 
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
+import psutil
+import pyarrow as pa
 import pytest
 from s3fault import Fault, S3Faults
 
+from tests.fault.test_parquet_bombs import large_headers
 from tests.integration.product import LocalS3
+from tests.support.backup import Backup
 from tests.support.cluster import Record, TestCluster, varied
 from tests.support.command import Kbackup, places
+from tests.support.encoded import ZSTD, sealed, varint
 from tests.support.in_process import WITHOUT_SPARK, InProcess
 from tests.support.large import Large
 from tests.support.running import Running, ended, running, wait_until
@@ -177,3 +182,43 @@ def test_a_record_too_large_for_the_target_can_be_left_out(
 
     assert ({"bad_records": 1}, 400) == (run.summary["skipped"], run.summary["records"])
     assert [record for record in _with_a_giant() if record.key != b"giant"] == cluster.read(small)
+
+
+ALLOWED: Final = 2**30
+"""Bytes that a command may take for its data in this test: as many as its objects become."""
+
+
+def large_batch() -> bytes:
+    """Return a log with a batch whose record has a value of 1 GiB, compressed twice."""
+    numbers = (ALLOWED + 20, 0, 0, 0, -1, ALLOWED)  # size, attributes, deltas, key, value
+    packed = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(packed, "zstd") as file:
+        file.write(b"".join(map(varint, numbers)))
+        for _ in range(ALLOWED // 2**22):
+            file.write(bytes(2**22))
+    data = sealed(0, packed.getvalue().to_pybytes(), 1, 0, attributes=ZSTD)
+    return bytes(pa.Codec("zstd").compress(data, asbytes=True))
+
+
+@pytest.mark.parametrize(
+    ("ending", "make"),
+    [
+        pytest.param("log.zst", large_batch, id="log"),
+        pytest.param("zstd.parquet", large_headers, id="parquet", marks=pytest.mark.nightly),
+    ],
+)
+def test_an_object_that_would_fill_the_memory_is_named(
+    ending: str, make: Callable[[], bytes], kbackup: Kbackup, backup: Backup, topic: str
+) -> None:
+    """Commands that meet few bytes which stand for a gigabyte exit 7, with little memory."""
+    key = f"topics/{topic}/partition=0/{topic}+0+0000000000.record.{ending}"
+    backup.client.put_object(Bucket=backup.bucket, Key=key, Body=make())
+    ends = []
+
+    for words in (("verify", "--deep"), ("cat", topic), ("run", "--rename", "copy_of_$0")):
+        with running(kbackup, "restore", *words) as command:
+            psutil.Process(command.pid).rlimit(psutil.RLIMIT_DATA, (ALLOWED, ALLOWED))
+            done = command.finish()
+            ends.append((done.code, key in done.stderr))
+
+    assert [(7, True)] * 3 == ends
