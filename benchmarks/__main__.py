@@ -2,23 +2,56 @@
 
 import json
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import click
 import psutil
 from rich.console import Console
 
-from benchmarks import encryption, many, memory, query, report, restores, spans, stages
+from benchmarks import encryption, many, memory, query, report, restores, short, spans, stages
 from benchmarks.cases import BARE, CLIENTS, Bench, Case
 from benchmarks.peer import VARIABLE, Peer, PeerMissingError
 from benchmarks.records import CODECS, LOADS, PROCESSES, Load, loads
 from benchmarks.services import Services
 
 Row = dict[str, Any]
+
+
+class _Extra(NamedTuple):
+    """What is measured besides the cases: from services, scale, repetitions and loads."""
+
+    type: str
+    measured: Callable[[Services, float, int, Sequence[Load]], Iterable[Row]]
+    show: Callable[[list[Row], Console], None]
+
+
+_EXTRAS: Final = {
+    "stages": _Extra("stage", lambda on, scale, *_: stages.measured(on, scale), report.show_stages),
+    "query": _Extra("query", lambda on, scale, *_: query.measured(on, scale), report.show_queries),
+    "formats": _Extra(
+        "restore", lambda on, scale, *_: restores.measured(on, scale), report.show_restores
+    ),
+    "memory": _Extra(
+        "memory", lambda on, scale, *_: memory.measured(on, scale), report.show_memory
+    ),
+    "many": _Extra("many", lambda on, scale, *_: many.measured(on, scale), report.show_many),
+    "short": _Extra(
+        "short", lambda on, _scale, repeat, _: short.measured(on, repeat), report.show_short
+    ),
+    "encryption": _Extra(
+        "encryption",
+        lambda on, _, repeat, chosen: encryption.measured(on, chosen, repeat),
+        encryption.show,
+    ),
+    "spans": _Extra("spans", lambda on, scale, *_: spans.measured(on, scale), spans.show),
+}
+
+_ASKED_FOR: Final = frozenset({"encryption", "spans"})
+"""Of those, the ones that are measured only where named: dozens of runs more than most want."""
 
 
 @click.command()
@@ -59,7 +92,7 @@ Row = dict[str, Any]
     "--only",
     multiple=True,
     help="Only what has this text in its name, such as 'sink auto s3 1M-1KB', restore, peer, "
-    "loop, stages, query, formats, memory, many, encryption or spans; may be repeated. The "
+    "loop, stages, query, formats, memory, many, short, encryption or spans; may be repeated. The "
     "bare loop of the same direction and load is measured with it.",
 )
 @click.option("--output", type=click.Path(path_type=Path), help="Put the JSON lines there too.")
@@ -97,33 +130,17 @@ def main(
             rows.append(row)
         result = report.medians(report.with_ratios(rows))
         lines += [{**row, "type": "median"} for row in result]
-        if not only or "stages" in only:
-            lines += [{"type": "stage", **row} for row in stages.measured(services, scale)]
-        if not only or "query" in only:
-            lines += [{"type": "query", **row} for row in query.measured(services, scale)]
-        if not only or "formats" in only:
-            lines += [{"type": "restore", **row} for row in restores.measured(services, scale)]
-        if not only or "memory" in only:
-            lines += [{"type": "memory", **row} for row in memory.measured(services, scale)]
-        if not only or "many" in only:
-            lines += [{"type": "many", **row} for row in many.measured(services, scale)]
-        if "encryption" in only:  # two dozen runs more than most want
-            sealed = encryption.measured(services, chosen, repeat)
-            lines += [{"type": "encryption", **row} for row in sealed]
-        if "spans" in only:  # nine runs more than most want
-            lines += [{"type": "spans", **row} for row in spans.measured(services, scale)]
+        for name, extra in _EXTRAS.items():
+            if name in only or (not only and name not in _ASKED_FOR):
+                found = extra.measured(services, scale, repeat, chosen)
+                lines += [{"type": extra.type, **row} for row in found]
     for line in lines:
         print(json.dumps(line))
     if output is not None:
         output.write_text("".join(json.dumps(line) + "\n" for line in [*lines, *rows]))
     report.show(result, screen)
-    report.show_stages([line for line in lines if line["type"] == "stage"], screen)
-    report.show_queries([line for line in lines if line["type"] == "query"], screen)
-    report.show_restores([line for line in lines if line["type"] == "restore"], screen)
-    report.show_memory([line for line in lines if line["type"] == "memory"], screen)
-    report.show_many([line for line in lines if line["type"] == "many"], screen)
-    encryption.show([line for line in lines if line["type"] == "encryption"], screen)
-    spans.show([line for line in lines if line["type"] == "spans"], screen)
+    for extra in _EXTRAS.values():
+        extra.show([line for line in lines if line["type"] == extra.type], screen)
 
 
 def _measured(

@@ -231,7 +231,7 @@ def kbackup(
     return {
         **found,
         **timings,
-        "task_cpu_us": round(used.task_cpu_s / load.records * 1e6, 3),
+        "task_cpu_us": _each(used.task_cpu_s * 1e6, load.records),
         "objects": summary["objects"],
         "stored_bytes": stored,
         "stored_mb": round(stored / 1e6, 1),
@@ -241,6 +241,10 @@ def kbackup(
 def _moved(load: Load, records: int) -> None:
     if records != load.records:
         raise MeasuredCommandError(f"{load.records} records, but {records} were moved")
+
+
+def _each(total: float, records: int) -> float | None:
+    return round(total / records, 3) if records else None
 
 
 def row(load: Load, used: Usage, seconds: float) -> Row:

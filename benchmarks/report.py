@@ -138,6 +138,19 @@ def show_many(rows: Sequence[Row], console: Console) -> None:
     console.print(table)
 
 
+def show_short(rows: Sequence[Row], console: Console) -> None:
+    """Print what short runs take, with something to do and without."""
+    if not rows:
+        return
+    table = Table(title="One partition, medians", title_justify="left")
+    for name in ("", "store", "new records", "wall s", "CPU s", "peak MiB"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        figures = f"{row['wall_s']:.2f}", f"{row['cpu_s']:.2f}", f"{row['peak_mib']:,}"
+        table.add_row(row["direction"], row["store"], row["found"], *figures)
+    console.print(table)
+
+
 def show_memory(rows: Sequence[Row], console: Console) -> None:
     """Print what a backup takes with few partitions and with many."""
     if not rows:
