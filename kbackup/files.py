@@ -264,13 +264,10 @@ _AES_BLOCK: Final = 16
 
 
 class _Scrambled(io.RawIOBase):
-    """A file whose bytes are encrypted on disk, where they keep their places.
-
-    AES in counter mode, under a key of its own: what is read back was written by this process, so
-    no tag is kept, and a place is written once.
-    """
+    """A file whose bytes are encrypted on disk, where they keep their places."""
 
     def __init__(self, raw: io.FileIO) -> None:
+        # AES-CTR without a tag: what is read back was written by this process, each place once
         self._raw, self._key = raw, secrets.token_bytes(32)
         self._made: tuple[int, Any] = -1, None  # what is at hand, for which place
 

@@ -135,15 +135,13 @@ def times(batches: Batches, max_record_bytes: int = MAX_RECORD_BYTES) -> Times:
 
 
 class _Group:
-    """Records of some batches, checked; of the last one there may be more to come.
-
-    In C *pieces* are `PIECE` after `PIECE`; *holds* is what must live as long as they do.
-    """
+    """Records of some batches, checked; of the last one there may be more to come."""
 
     def __init__(
         self, pieces: ctypes.Array[ctypes.c_char] | list[Piece], count: int, holds: object,
         span: Span, most: int,
     ) -> None:  # fmt: skip
+        # in C *pieces* are `PIECE` after `PIECE`; *holds* is what must live as long as they do
         self._pieces, self._count, self._holds, self._span = pieces, count, holds, span
         self.rest = Rest()
         if isinstance(pieces, list):
@@ -366,13 +364,10 @@ _RUN: Final = 256
 
 
 def _small(batches: Batches) -> Iterator[pa.Buffer | None]:
-    """Yield the records of each batch that is compressed and small, None for the others.
-
-    To open a stream takes longer than to decompress a batch of one record, 12 us against 0.5 with
-    zstd; and these codecs let one stream follow the other.
-    """
+    """Yield the records of each batch that is compressed and small, None for the others."""
     names = "attributes", "position", "length", "count"
     rows = zip(*(batches.headers[name].to_pylist() for name in names), strict=True)
+    # to open a stream takes 12 us, a batch of one record 0.5 with zstd: one follows the other
     for name, alike in groupby(rows, _codec_if_small):
         while some := list(islice(alike, _RUN)):
             yield from ([None] * len(some) if name is None else _together(name, batches.data, some))

@@ -353,17 +353,14 @@ def _opened(store: Store, file: BackupFile, part: tuple[int, int] | None) -> tup
 
 
 def _claim_of(store: Store, file: BackupFile, body: BinaryIO, *, is_whole: bool) -> Claim:
-    """Return what an object says about itself; leaves *body* at its start.
-
-    One that says nothing, and is not what the ledger knows, raises `CorruptObjectError`; of a part
-    that cannot be told.
-    """
+    """Return what an object says about itself; leaves *body* at its start."""
     metadata = metadata_of(body)
     if metadata is None:  # this store learns it in another request
         head = store.head(file.key)
         metadata = {} if head is None else head.metadata
     check_open(file.key, body)
     claim = claims_of(file, metadata, body)
+    # only the ledger knows what it was; of a part that cannot be told
     if is_whole and claim.facts is None and file.sha256 not in ("", sha256_of(body)):
         text = "it is not the object that was stored: its sha256 differs"
         raise contradiction("corrupt", file.key, text)

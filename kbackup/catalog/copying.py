@@ -137,14 +137,12 @@ def _is_right(row: Entry | None, sha256: str, metadata: Mapping[str, str]) -> bo
 
 
 def _holds_all(now: Mapping[str, str], before: Mapping[str, str]) -> bool:
-    """Whether an object holds all records of another one, of the same topic.
-
-    A sink may have stored it again with more; a repair the same records, in other bytes.
-    """
+    """Whether an object holds all records of another one, of the same topic."""
     was, facts = Facts.from_metadata(before), Facts.from_metadata(now)
     identity = TopicIdentity.from_metadata(now)
     if was is None or facts is None or identity.conflicts(TopicIdentity.from_metadata(before)):
         return False
+    # a sink may have stored it again with more; a repair the same records, in other bytes
     is_same = was.digest is not None and replace(was, sha256=facts.sha256) == facts
     return was.has_grown(facts) or (is_same and was.digest == facts.digest)
 

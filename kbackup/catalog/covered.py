@@ -230,13 +230,11 @@ def left_over(sets: Sequence[FileSet], ledger: PartitionLedger, heads: Heads) ->
 
 
 def _told(ledger: PartitionLedger, file: BackupFile) -> BackupFile:
-    """Return a listed object with what the ledger knows was stored in its place.
-
-    One whose size has changed since has no sha256: how far it can be read shows that it has.
-    """
+    """Return a listed object with what the ledger knows was stored in its place."""
     row = ledger.objects.get(file.key)
     if row is None or not row.has_facts:
         return file
+    # without it, how far the object can be read shows that it has changed
     sha256 = row.sha256 or "" if row.bytes == file.size else ""
     return replace(file, sha256=sha256, records=row.records)
 
@@ -371,14 +369,11 @@ class _Reader:
     def like(
         self, others: Sequence[bytes | None], one: Holding, rows: list[bytes | None]
     ) -> list[bytes | None]:
-        """Return the *rows* of values in the form of the records beside them, if they have it.
-
-        Where their file keeps the schema, a registry's converter has made Avro of them: the file
-        is read once more for that.
-        """
+        """Return the *rows* of values in the form of the records beside them, if they have it."""
         main = self.sets[one.key].main
         if are_alike(rows, others) or main is None or not keeps_schemas(main.format):
             return rows
+        # where their file keeps the schema, a registry's converter has made Avro of them
         framed = replace(self, reading=self.reading.by(in_frames=True)).rows(one)
         return rows if None in framed else framed  # Avro cannot express them
 
@@ -389,29 +384,24 @@ class _Reader:
         lane: Sequence[Holding],
         first: Sequence[bytes | None],
     ) -> bool:
-        """Whether earlier values of the writer asked about are like *lane*, or what follows it.
-
-        Then its rows are records as they were, of a log that has several forms.
-        """
+        """Whether earlier values of the writer asked about are like *lane*, or what follows it."""
         one, last = ask.holding, lane[-1]
         before = [at for at in holdings if at.start < one.start and _writer(at) == _writer(one)]
         behind = [at for at in holdings if at.start > last.start and _writer(at) == _writer(last)]
         theirs = [*first]
         for at in behind[:NEAR]:
             theirs += islice(self.contents([at], at.span), COMPARED_RECORDS)
+        # then its rows are records as they were, of a log that has several forms
         return any(are_alike(self.like(theirs, at, self.rows(at)), theirs) for at in before[-NEAR:])
 
     def are_changed(self, holdings: Sequence[Holding], one: Holding) -> bool:
-        """Whether the writer of values changes records, as a transform does.
-
-        The first row of others that it stored is at the offset of their name: where full records
-        hold that too, they show it.
-        """
+        """Whether the writer of values changes records, as a transform does."""
 
         def writer(at: Holding) -> tuple[bool, bool, str]:
             main = self.sets[at.key].main
             return at.last is None, at.is_tombstones, "" if main is None else main.extension
 
+        # their first row is at the offset of their name: full records that hold it show what it was
         full = [at for at in holdings if at.is_full]
         held = joined(at.span for at in full)
         theirs = [
@@ -513,11 +503,8 @@ FORM_BYTES: Final = 4
 
 
 def _contents(batch: pa.RecordBatch) -> Iterator[bytes | None]:
-    """Yield what stands for each value: two texts of the same JSON are the same.
-
-    So are those that differ only in what a converter puts around a value, and a file does not keep
-    or words in its own way: the id of its schema in a registry, or the schema itself.
-    """
+    """Yield what stands for each value: two texts of the same JSON are the same."""
+    # without what a converter puts around it, and files may not keep: a schema, or its id
     values, bodies = batch["value"], unframed(batch["value"]).bodies
     framed = bodies.is_valid().to_pylist()
     for value, is_framed in zip(pc.coalesce(bodies, values).to_pylist(), framed, strict=True):
@@ -534,11 +521,7 @@ def _content(value: bytes, *, is_framed: bool) -> bytes:
 
 
 def _of_json(value: bytes) -> tuple[Any, bytes]:
-    """Return what JSON says without its schema, and the same bytes for each way to write that.
-
-    Raises:
-        ValueError: If it is no JSON.
-    """
+    """Return what JSON says without its schema, and the same bytes for each way to write that."""
     said = orjson.loads(value)
     while isinstance(said, dict) and said.keys() == {"schema", "payload"}:
         said = said["payload"]

@@ -174,12 +174,8 @@ class JudgedPartition:
         yield from gaps_and_overlaps(extents, entered(there, self.ledger, self.present))
 
     def _altered(self, store: Store, heads: Heads) -> Iterator[Finding]:
-        """Name objects that are not what was stored.
-
-        Costs a request for each object whose size or time differs from its row, and reads those
-        that have grown.
-        """
-        doubts = [
+        """Name objects that are not what was stored."""
+        doubts = [  # a request for each; those that have grown are read
             _Doubt(files, file, row)
             for files in self.sets
             for file in files.files
@@ -244,17 +240,14 @@ class JudgedPartition:
     def _siblings(
         self, heads: Heads, told: Container[tuple[str, str]], files: FileSet
     ) -> frozenset[View]:
-        """Return which siblings an object of values says it has; the ledger names its own.
-
-        One that was made anew, by no run, has not what was gone by then.
-        """
+        """Return which siblings an object of values says it has; the ledger names its own."""
         if files.main is None:
             return frozenset()
         row = self.ledger.objects.get(files.main.key)
         if (report := self.reports.get(files.id)) is not None:
             said = report.siblings
         elif (row is not None and row.run) or (head := heads.head(files.main.key)) is None:
-            return frozenset()
+            return frozenset()  # what was made anew, by no run, has not what was gone by then
         else:
             said = siblings_of(head.metadata)
         stem = files.main.key.removesuffix(files.main.extension)

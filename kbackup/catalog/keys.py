@@ -604,10 +604,7 @@ def check_readable(place: StoreSettings) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Late:
-    """`kbackup.stores.encrypted.Keys`, asked for when they are needed.
-
-    A new backup may get them meanwhile.
-    """
+    """`kbackup.stores.encrypted.Keys`, asked for late: a new backup may get them meanwhile."""
 
     encryption: Encryption
     store: Store

@@ -210,14 +210,12 @@ def _explained(typed: Sequence[str]) -> Iterator[None]:
 
 
 def _misplaced(error: click.UsageError, typed: Sequence[str]) -> ConfigurationError | None:
-    """Return what is wrong where an option stands in front of the command: ``restore -q verify``.
-
-    The default command was put there then, and does not know the options of the one that is meant.
-    """
+    """Return what is wrong where an option stands before the command: ``restore -q verify``."""
     parent = None if error.ctx is None else error.ctx.parent
     group = None if parent is None else parent.command
     if parent is None or not isinstance(group, Family) or typed[1][:1] != "-":
         return None
+    # the default command was put there, and does not know the options of the one that is meant
     for typed_word in typed[2:]:
         word = group.aliases.get(typed_word, [typed_word])[0]
         command = group.commands.get(word)

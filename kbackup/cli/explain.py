@@ -123,10 +123,7 @@ def _beneath(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _about(code: str, lines: Iterable[str], beneath: Mapping[str, list[str]]) -> Iterator[str]:
-    """Yield *lines* without the items that are about other codes.
-
-    Of an item about the *code* what it links to follows, and no other part *beneath* a heading.
-    """
+    """Yield *lines* without items about other codes; what those about *code* link to follows."""
     listed = [*lines]
     is_named = any(code in _lead(line) for line in listed)
     if is_named:

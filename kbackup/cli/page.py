@@ -239,10 +239,7 @@ def _head(text: str) -> str:
 
 
 def _bar(bar: Bar, named: Callable[[int], str], seen: set[str]) -> str:
-    """Return one line as a picture; each range says what it is when the pointer is on it.
-
-    What is missing or disputed is wide enough to be seen, and set off, however small it is.
-    """
+    """Return one line as a picture; each range says what it is when the pointer is on it."""
     found = bar.cells(_CELLS)
     seen.update(found)
     length, at = bar.high - bar.low + 1, 0
@@ -257,6 +254,7 @@ def _bar(bar: Bar, named: Callable[[int], str], seen: set[str]) -> str:
         if state == NOTHING_KNOWN:
             continue
         colour = COLOURS[state]
+        # wide enough to be seen, and set off, however small it is
         if state in _ALARMING:
             first, last = _exact(bar, state, first, last)
             marks.append(f'<rect class="edge" {place}/>')

@@ -533,11 +533,7 @@ def verify_command(
 
 @contextmanager
 def _proof(at: OpenedBackup, modes: list[str]) -> Iterator[None]:
-    """Leave in the bucket how a comparison of records has ended, where that may be written.
-
-    A look at names alone leaves nothing: those of a cron would hide the proofs among them.  Nor
-    does a part without an object, unless the names show that something is wrong.
-    """
+    """Leave in the bucket how a comparison of records has ended, where that may be written."""
     from kbackup.runs import history  # noqa: PLC0415
 
     begun = at.clock.now()
@@ -566,7 +562,7 @@ def _leave_proof(at: OpenedBackup, begun: datetime) -> None:
     verdicts = [row for row in at.summary.partitions if isinstance(row, PartitionVerdict)]
     if not (has_failed or any(row.objects for row in verdicts)):
         facts["modes"] = [mode for mode in facts["modes"] if mode != "part"]  # it was of nothing
-    if not facts["modes"]:
+    if not facts["modes"]:  # names alone: those of a cron would hide the proofs
         return
     facts["last_success"] = None if has_failed else rfc3339(begun)
     places = at.layout.prefix(), at.layout.records_prefix()

@@ -253,11 +253,7 @@ _WITHOUT_SPARK: Final = frozenset({9, 130, 143})
 
 
 def _keep_classes(settings: Settings) -> None:
-    """Make the class archive with which Spark starts faster, once, after a run that used Spark.
-
-    The run is over and said how it went: nothing that happens here changes that, nor its exit
-    code.
-    """
+    """Make the class archive with which Spark starts faster, once, after a run that used Spark."""
     from kbackup.inspect.host import first_archive  # noqa: PLC0415  (imports what tasks import)
     from kbackup.runs import wiring  # noqa: PLC0415
     from kbackup.runs.context import Stop  # noqa: PLC0415
@@ -273,6 +269,7 @@ def _keep_classes(settings: Settings) -> None:
             print(line, file=sys.stderr)  # noqa: T201  (the run's output is closed by now)
 
     stop = Stop()
+    # the run has said how it went: nothing that happens here changes that, nor its exit code
     with _signals(stop, is_asked=True), suppress(KbackupError):
         first_archive(wiring.engine_settings(settings, find_java()), stop.event, say)
 

@@ -281,16 +281,13 @@ class ConfigValidator:
                 )
 
     def _refuse_misspelt(self) -> None:
-        """Let a name that there is not be an error, but where a connector's file has it.
-
-        A connector ignores what it does not know, and people leave that in its file; what is a
-        slip of one of kbackup's own names was not written for it.
-        """
+        """Let a name that there is not be an error, but where a connector's file has it."""
         for at, issue in enumerate(self.issues):
             given = self.given.get(issue.name)  # no variable that there is not is in it
             if issue.code != "unknown_name" or given is None:
                 continue
             is_looked_up = issue.do != ""
+            # a connector ignores what it does not know; a slip of our own names is not meant for it
             if given.origin.file not in self.connectors or (
                 is_looked_up and foreign_names.is_slip(issue.name)
             ):

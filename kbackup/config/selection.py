@@ -152,17 +152,14 @@ class NamedPlugins:
             self._refuse("unsupported", name, f"{problem.what}; {problem.why}", problem.do)
 
     def _converters(self) -> None:
-        """Record both converters; the key's applies if keys are stored.
-
-        A backup that is read may have keys that the configuration does not mention.  Its converter
-        is used if it can be found, and otherwise does not matter.
-        """
+        """Record both converters; the key's applies if keys are stored."""
         format_name: str | None = self.found.get("format_class")
         self._converter("value", format_name)
         keys_format = self.found.get("keys_format_class", None if self.writes else format_name)
         if self.given.is_true("store.kafka.keys"):
             self._converter("key", keys_format)
             return
+        # a backup may have keys that nobody mentions: read by it if it can be found
         trial = NamedPlugins(self.given, self.writes)
         if not self.writes:
             trial._converter("key", keys_format)

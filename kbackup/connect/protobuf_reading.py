@@ -122,13 +122,10 @@ def from_message(found: Any, style: ProtobufStyle) -> ConnectSchema:
 
 
 def _parts(found: Any, style: ProtobufStyle) -> list[tuple[str, Any, bool]]:
-    """Return what a message has: by its name a ``oneof``, which is true, or a field in none.
-
-    A ``oneof`` that represents ``optional`` is none.
-    """
+    """Return what a message has: by its name a ``oneof``, which is true, or a field in none."""
     proto = descriptor_pb2.DescriptorProto()
     found.CopyToProto(proto)
-    synthetic = {each.oneof_index for each in proto.field if each.proto3_optional}
+    synthetic = {each.oneof_index for each in proto.field if each.proto3_optional}  # for `optional`
     unions = [each for each in found.oneofs if each.index not in synthetic]
     chosen = {each.number for union in unions for each in union.fields}
     plain = [(each.name, each, False) for each in found.fields if each.number not in chosen]

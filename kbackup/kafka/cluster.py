@@ -136,12 +136,10 @@ class KafkaCluster(Administrator):
         self._names = sorted(found.topics)
 
     def _connected(self, what: str) -> Any:
-        """Return the first answer; where none comes soon, see whether only one side speaks TLS.
-
-        The client would try again and again, and say that the broker disconnects.
-        """
+        """Return the first answer; where none comes soon, see whether only one side speaks TLS."""
         with suppress(KafkaException):
             return self._admin.list_topics(timeout=min(_SOON_S, self._timeout_s))
+        # the client would try again and again, and say that the broker disconnects
         protocol = self._settings.admin.get("security.protocol", "PLAINTEXT").upper()
         has_tls = protocol.endswith("SSL")
         for server in self._settings.bootstrap_servers.split(",")[:_LOOKED_AT]:

@@ -140,18 +140,13 @@ class _OldFormatError(ConfigurationError):
 
 @dataclass(slots=True)
 class _Reading:
-    """The reading of one span: one request is on its way while the last answer is worked on.
-
-    Attributes:
-        position: The next offset to be asked for.
-        heard: Since when nothing has come that was waited for, by the monotonic clock.
-    """
+    """The reading of one span: one request is on its way while the last answer is worked on."""
 
     reader: BatchReader
     where: TopicPartition
     span: Span
-    position: int = field(init=False)
-    heard: float = field(default_factory=time.monotonic)
+    position: int = field(init=False)  # the next offset to be asked for
+    heard: float = field(default_factory=time.monotonic)  # since when nothing has come
     _leader: Leader | None = None
     _asked: BrokerConnection | None = None
     _nearer: tuple[str, int] | None = None
@@ -167,11 +162,7 @@ class _Reading:
         self.position = self.span.start_offset
 
     def take(self) -> Batches | None:
-        """Return what the next answer has that is committed; None where it is to be asked again.
-
-        Raises:
-            KafkaError: And all others of `BatchReader.batches`.
-        """
+        """Return what the next answer has that is committed; None where it is to be asked again."""
         try:
             fetched = self._exchange()
         except LostError as error:
@@ -260,12 +251,7 @@ class _Reading:
         return connection
 
     def _compare(self, connection: BrokerConnection, leader: Leader) -> None:
-        """Check that a new leader has what was read.
-
-        Raises:
-            LostError: If it does not say so.
-            TopicChangedError: If it has not.
-        """
+        """Check that a new leader has what was read."""
         error, end = end_of_epoch(connection, self.where, leader, self._read_epoch)
         if error:
             raise LostError(Code(error).str())
@@ -325,11 +311,7 @@ class _Reading:
         self.reader.brokers.pause(_PAUSES_S[0])
 
     def _again(self, why: str) -> None:
-        """Wait a little before asking again.
-
-        Raises:
-            KafkaError: If that was long enough.
-        """
+        """Wait a little before asking again, but no longer than `Brokers.patience_s`."""
         if time.monotonic() - self.heard > self.reader.brokers.patience_s:
             raise silent(self.where, self.position, self.heard, why)
         self._why = why

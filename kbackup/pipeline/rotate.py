@@ -175,10 +175,7 @@ def _boundary(state: Open, some: Rows | Batches, rule: Rule) -> int | None:
 
 
 def _coming(state: Open, some: Rows | Batches, rule: Rule) -> tuple[int, Span | None]:
-    """Return an offset in the files that are open, or are to be opened with *some*.
-
-    And what is stored already and ends next after it; where nothing is, the offset is -1.
-    """
+    """Return an offset of the files that are open, or -1, and what is stored and ends behind it."""
     if not rule.stored or not (len(some) or state.records):
         return -1, None
     offset: int = state.last_offset if state.records else _offsets(some)[0].as_py()
@@ -373,10 +370,7 @@ def _cut(
     clock: Callable[[], int] | None,
     room_of: Callable[[Open, Some, Rule, int], tuple[int, Reason | None]],
 ) -> Iterator[Append[Some] | Cut]:
-    """Cut rows or batches.
-
-    *room_of* says how many of them the open files take, and why no more; no reason where all.
-    """
+    """Cut rows or batches; *room_of* says how many the open files take, and why no more."""
     state = _begin(rule, clock)
     for some in stream:
         now = 0 if clock is None else clock()

@@ -226,11 +226,7 @@ def written_of(metadata: Mapping[str, str]) -> Mapping[str, Any]:
 def _sound(
     written: Mapping[str, Any], options: Iterable[Option[Any] | Unsupported], key: str
 ) -> dict[str, Any]:
-    """Return what the object *key* says of *options*.
-
-    Raises:
-        CorruptObjectError: If one never had that value.
-    """
+    """Return what the object *key* says of *options*; each must be able to take it."""
     found = {}
     for each in options:
         if isinstance(each, Option) and each.name in written:

@@ -296,10 +296,7 @@ _FIRST: Final = "first ACL of this resource"
 
 
 class _Judge:
-    """Says of each ACL what is done with it, and what a person should look at.
-
-    Those that deny come first: what one of them that is left out limits is not allowed.
-    """
+    """Says of each ACL what is done with it, and what a person should look at."""
 
     def __init__(
         self,
@@ -309,7 +306,8 @@ class _Judge:
         users: Sequence[UserPlanned],
     ) -> None:
         self._there = there
-        self._denied: list[Acl] = []  # that are left out, by their original names
+        # that are left out, by their original names; judged first: what one limits is not allowed
+        self._denied: list[Acl] = []
         self._captured = {user.name for user in bundle.users or ()}
         self._known = {each.user.name for each in users if each.action != "left"}
         self._has_users = bool(users)
@@ -384,10 +382,8 @@ def _limits(deny: Acl, allow: Acl) -> bool:
 
 
 def _is_open(here: Mapping[str, BrokerSetting]) -> bool:
-    """Whether all may use what has no ACL; brokers do not show the value, as it is none of Kafka's.
-
-    So where somebody has set it, it may be.
-    """
+    """Whether all may use what has no ACL."""
+    # brokers do not show the value, as it is none of Kafka's: where it was set, it may be true
     setting = here.get(_EVERYBODY)
     return setting is not None and setting.value != "false"
 

@@ -406,10 +406,7 @@ class DrillRun:
         return True if "DELETE" in allowed else None
 
     def _captured(self, sample: DrillSample) -> dict[str, TopicCapture]:
-        """Return where groups stood in the topics; files that cannot be read are failures.
-
-        None of a group is left that `groups` does not choose.
-        """
+        """Return where chosen groups stood in topics; files that cannot be read are failures."""
         found = captured.read(self._store, self._layout, self._environment.clock)
         for damage in found.damage:
             self._summary.fail(damage)

@@ -262,16 +262,13 @@ class Restored:
         rows: Sequence[Translation],
         sets: Sequence[FileSet],
     ) -> tuple[RestorePosition, Lane] | None:
-        """Return where the restore stood, by its rows alone; None where these leave it open.
-
-        They are stored by its group, whose name says what it was asked for, if nobody has given it
-        one.  They begin where the backup does, else the first of them may be missing; that some
-        behind the last are would look like a restore that has not come to its end.
-        """
+        """Return where the restore stood, by its rows alone; None where these leave it open."""
         known = [self.inventory.facts(files) for files in sets]
         firsts = [one.first_offset for one in known if one is not None]
+        # they are stored by its group, whose name says what it was asked for, if nobody gave it one
         is_plain = self.settings.group is None and not self._asked(at.topic)
         is_known = len(firsts) == len(sets) and all(files.is_whole for files in sets)
+        # the first may be missing; were the last, it would look like a restore that has not ended
         if not (is_plain and is_known) or rows[0].first > min(firsts):
             return None
         if any(one.last >= two.first for one, two in pairwise(rows)):

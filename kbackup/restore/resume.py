@@ -299,16 +299,14 @@ def _back(
     removed: Iterable[FileSet],
     reached: int,
 ) -> KbackupError | None:
-    """Refuse sets that hold offsets of values which were restored and then removed.
-
-    Sets of one cut have no record in common; others may hold the same rows under another name.
-    """
+    """Refuse sets that hold offsets of values which were restored and then removed."""
     known = ((gone, facts_of(gone)) for gone in removed if gone.begin < reached)
     passed = [(gone, was) for gone, was in known if was is not None]
     highest = max((was.last_offset for _, was in passed), default=-1)
     near = [files for files in left if files.begin <= highest]
     for gone, was in passed if near else ():
         for files in near:
+            # those of one cut share no record; others may hold the same rows under another name
             if files.begin > was.last_offset or cut_of(files) == cut_of(gone):
                 continue
             said = None if files.begin >= gone.begin else facts_of(files)
@@ -373,14 +371,11 @@ def _done_values(
     facts_of: FactsOf,
     where: TopicPartition,
     sets: Sequence[FileSet],
-    at: int | None,
+    at: int | None,  # the one of them that the restore was in
     cursor: Cursor,
-    gone: Collection[FileSet],
+    gone: Collection[FileSet],  # some of them
 ) -> tuple[set[str], str, KbackupError | None]:
-    """Return the value sets that are done, their chain, and what is wrong with them.
-
-    Those that are *gone* are among *sets*; *at* is which of them the restore was in.
-    """
+    """Return the value sets that are done, their chain, and what is wrong with them."""
     lost = {files.part for files in gone}
     there = [one for one in sets if not one.is_whole and one.part not in lost]
     if not cursor.values:

@@ -229,12 +229,10 @@ def _asked(settings: Settings, inventory: Inventory, topic: str) -> list[Restore
 
 
 def _with_home(shares: Mapping[str, Share]) -> dict[str, Share]:
-    """Return the shares of a partition, of which one counts what has no topic.
-
-    It is the same one in every run: that of the first record that has a topic.
-    """
+    """Return the shares of a partition, of which one counts what has no topic."""
     found = dict(shares)
     if found and not any(share.counts_rest for share in found.values()):
+        # the same in every run: that of the first record that has a topic
         home = min(found, key=lambda name: (found[name].first, name))
         found[home] = replace(found[home], counts_rest=True)
     return found

@@ -265,11 +265,9 @@ class RestorePartitionTask:
         )
 
     def _fail(self, files: FileSet, error: KbackupError, unread: int | None) -> None:
-        """Stop at a bad set, or leave out the rest of it, as ``behavior.on.error`` says.
-
-        One that may hold records of the next one stops it always: those would come twice.
-        """
+        """Stop at a bad set, or leave out the rest of it, as ``behavior.on.error`` says."""
         self._commit()  # what was good until here is safe
+        # one that is refused may hold records of the next one: those would come twice
         if self.job.on_error == "fail" or isinstance(error, RefusedError):
             raise error
         error = self.unit.left(files, error, unread)

@@ -301,11 +301,7 @@ class PartitionWriter:
         return {lane.target: self.position.position(lane) for lane in self.lanes}
 
     def _translate(self, target: Span | None) -> None:
-        """Note which offsets of the target have those that were written.
-
-        What the position has no room for is stored before it: it is committed, so it is true, and
-        a kill in between stores it twice, which counts once.
-        """
+        """Note which offsets of the target have those that were written."""
         uncommitted, self._uncommitted = self._uncommitted, None
         if uncommitted is None or target is None:
             return
@@ -317,6 +313,7 @@ class PartitionWriter:
         before = self.position
         self.position = replace(before, translated=(*before.translated, row))
         if not self.position.has_room(self.lanes[0]):
+            # it is committed, so it is true; a kill in between stores it twice, which counts once
             self._keep(before)
             self.position = replace(before, translated=(row,))
             if not self.position.has_room(self.lanes[0]):

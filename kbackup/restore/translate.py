@@ -223,13 +223,11 @@ class Translator:
     def _nth(
         self, of: RestoredPartition, start: int, below: int, offset: int
     ) -> pa.RecordBatch | None:
-        """Return the record of the target that so many follow from an offset to it.
-
-        Records of others are counted too: then it is another one than that of the backup.
-        """
+        """Return the record of the target that so many follow from an offset to it."""
         if start < of.span.start_offset:
             why = f"{of.target} has deleted what is before {of.span.start_offset}"
             raise _inexact(of, offset, f"{why}, so records cannot be counted")
+        # records of others are counted too: then it is another one than that of the backup
         for batch in self._records(of, start):
             if below < len(batch):
                 return batch.slice(below, 1)
@@ -269,12 +267,9 @@ class Translator:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What was read last: all records of a partition from *start* to the last one of *batch*.
+    """What was read last: all records of a partition from *start* to the last one of *batch*."""
 
-    The partition is one of the backup, of which that is R, or of the target.
-    """
-
-    where: TopicPartition | None
+    where: TopicPartition | None  # one of the backup, of which that is R, or of the target
     start: int
     batch: pa.RecordBatch | None
 
@@ -296,14 +291,11 @@ def _below(batch: pa.RecordBatch, offset: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """From where records are counted: those of R below *offset* stand before *target*.
-
-    It is exact where the n-th record of R from there on is the n-th offset.
-    """
+    """From where records are counted: those of R below *offset* stand before *target*."""
 
     offset: int
     target: int
-    is_exact: bool
+    is_exact: bool  # the n-th record of R from there on is the n-th offset
 
 
 def _base(of: RestoredPartition, offset: int) -> _Base:

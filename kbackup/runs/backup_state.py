@@ -412,19 +412,15 @@ def _was_there(
 def _reached(
     where: TopicPartition, sets: Sequence[FileSet], known: BackupState, moment_ms: int
 ) -> int | None:
-    """Return the offset from which on an object came later if the store says so.
-
-    A sink stores a partition in the order of its offsets: so what lies behind all that was there
-    came later, and where nothing was, what lies behind all whose time is known.  None where the
-    store's times may be those of a copy: they are later than a run entered what it had stored, or
-    no run has entered anything.
-    """
+    """Return the offset from which on an object came later if the store says so."""
     ledger = known.ledger(where)
     timed = {key: one for key, one in ledger.objects.items() if one.first_stored is not None}
     stored_s = {file.key: file.modified for files in sets for file in files.files}
+    # a copy's times are later than a run entered what it had stored; or no run has entered any
     is_copy = any(stored_s.get(key, 0) - one.time / 1000 > _SKEW_S for key, one in timed.items())
     if is_copy or known.all_damage():
         return None
+    # a partition is stored in order: what lies behind all that was there came later
     there = [one for one in timed.values() if one.was_stored(moment_ms)]
     ends = (one.next_offset or (one.last or one.first) + 1 for one in there or timed.values())
     return max(ends, default=None)
@@ -437,10 +433,7 @@ def _check_order(
     ledger: PartitionLedger,
     moment_ms: int,
 ) -> None:
-    """Check that nothing which came later, as is said, belongs between what was there.
-
-    That was stored again, and the time of the first one is lost.
-    """
+    """Check that nothing which came later, as is said, belongs between what was there."""
     beside: defaultdict[str, list[FileSet]] = defaultdict(list)
     for files in kept:
         beside[files.encoded_partition].append(files)
@@ -456,7 +449,7 @@ def _check_order(
         if first < at < last:
             before = bisect_right(rows[directory], at, key=lambda one: one.start_offset) - 1
             if before < 0 or at >= rows[directory][before].end_offset:
-                raise _untold(where, [files], moment_ms)
+                raise _untold(where, [files], moment_ms)  # stored again: its first time is lost
 
 
 REMOVED_SINCE: Final = "removed_since"

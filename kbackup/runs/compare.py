@@ -255,10 +255,7 @@ class _Side:
         return part
 
     def next(self, wanted: int = 1) -> pa.RecordBatch | None:
-        """Return the rows at hand, at least one; None at the end.
-
-        Where there are none, batches that hold *wanted* are unpacked.
-        """
+        """Return the rows at hand, at least one; unpacks *wanted* if none are; None at the end."""
         if not self._held and (rows := self._next_rows(wanted)) is not None:
             self._held.append(rows)
         return self._held[0] if self._held else None
@@ -416,10 +413,8 @@ def _is_alike(one: _Row, two: _Row) -> bool:
 
 
 def _apart(one: pa.RecordBatch, two: pa.RecordBatch) -> tuple[int, int]:
-    """Return how many rows of each side to pass until both are the same again.
-
-    Rows become Python objects here: some hundred, `DISAGREED_MOST` times at most.
-    """
+    """Return how many rows of each side to pass until both are the same again."""
+    # rows become Python objects here: some hundred, `DISAGREED_MOST` times at most
     ours, others = _rows(one), _rows(two)
     at_time, at_any = defaultdict[_Row, list[int]](list), defaultdict[str, list[int]](list)
     for at, row in enumerate(others):

@@ -390,10 +390,7 @@ class RunContext:
         self.group = command.group(cluster, self.backup)
 
     def _comes_before_keys(self, store: Store) -> bool:
-        """Whether a restore that follows was started before the first run of an encrypted backup.
-
-        Where anything is stored, keys have to be there.
-        """
+        """Whether a restore that follows was started before an encrypted backup's first run."""
         encryption, settings = self._encryption, self.settings
         return (
             encryption is not None
@@ -401,7 +398,7 @@ class RunContext:
             and self.summary.command == "restore"
             and settings.follow
             and not settings.dry_run
-            and not any(store.list(self.layout.prefix()))
+            and not any(store.list(self.layout.prefix()))  # else keys have to be there
         )
 
     def _await_keys(self) -> None:

@@ -494,11 +494,8 @@ _SUCCESS: Final = ("names", "only_partitions", "last_success")
 
 
 def _as_text(record: Event) -> Event:
-    """Return a record as UTF-8 can have it.
-
-    An error may quote what is no text, such as a file's name: Python has half of a surrogate pair
-    for each such byte, which no reader of JSON takes.
-    """
+    """Return a record as UTF-8 can have it."""
+    # an error may quote what is no text: Python has half a surrogate pair for each such byte
     text = json.dumps(record, ensure_ascii=False).encode(errors="replace")
     return dict(json.loads(text))
 
@@ -609,23 +606,18 @@ class Estimate:
 
 
 def _copied(runs: Iterable[RunRecord], counted: str) -> list[RunRecord]:
-    """Return good runs of one command that did some of what *counted* counts, the newest first.
-
-    Those that followed a topic are left out: they waited for records.
-    """
+    """Return good runs of one command that did some of what *counted* counts, the newest first."""
+    # those that followed a topic waited for records
     good = (run for run in islice(runs, _LOOKED_AT) if run.is_good and not run.said.get("follow"))
     return [run for run in good if run.said.get(counted)][:_RUNS]
 
 
 def _seconds(amount: int, runs: Iterable[RunRecord], counted: str) -> float | None:
-    """Return how long it takes to do as much of what *counted* counts; None where no run tells.
-
-    Without Spark, which starts only for more than a few records, none says how long copying took.
-    """
+    """Return how long it takes to do as much of what *counted* counts; None where no run tells."""
     timed = [
         (run.said.get(counted) or 0, work_s, run.said["seconds"])
         for run in runs
-        if (work_s := _work_s(run)) and run.said.get("seconds")
+        if (work_s := _work_s(run)) and run.said.get("seconds")  # none says it without Spark
     ]
     done = sum(each for each, _, _ in timed)
     if not done:

@@ -303,13 +303,11 @@ class Inventory:
                 yield where, [one for one in found if not (one.is_of_other and one.key in stored)]
 
     def _look_for_stored(self, where: TopicPartition, others: Collection[str]) -> Collection[str]:
-        """Read what was stored in place of others of the same size; return which it is found of.
-
-        Of what is not there, or has another size, `list_as_stored` has found it.
-        """
+        """Read what was stored in place of others of the same size; return which it is found of."""
         rows = self.known.ledger(where).objects
         there = (file for files in self.catalog.sets.get(where, ()) for file in files.files)
         sizes = {file.key: file.size for file in there if file.key in others}
+        # what is not there, or has another size, `list_as_stored` has found
         alike = (row for key, row in rows.items() if key in sizes and row.bytes == sizes[key])
         found = dict[str, StoredObject]()
         with suppress(StoreError):  # then it is as the findings say
@@ -368,10 +366,7 @@ def newest(topic: str, inventory: Inventory, most: int | None) -> dict[TopicPart
 
 
 def _first(sets: Sequence[FileSet], inventory: Inventory, share: int) -> int:
-    """Return the first of the objects at the end of a partition that have a share of bytes.
-
-    No object before it may have offsets behind its beginning, as with several directories.
-    """
+    """Return the first of the objects at the end of a partition that have a share of bytes."""
     ends, end = [0], 0
     for files in sets:
         facts = inventory.entered(files)
@@ -380,6 +375,7 @@ def _first(sets: Sequence[FileSet], inventory: Inventory, share: int) -> int:
     taken = 0
     for at in range(len(sets) - 1, 0, -1):
         taken += object_bytes(sets[at : at + 1])
+        # with several directories, one before it may have offsets behind its beginning
         if taken >= share and ends[at] < sets[at].start_offset:
             return at
     return 0

@@ -109,13 +109,9 @@ Of = TypeVar("Of")
 
 
 def _read(text: str, of: Callable[[Mapping[str, Any]], Of]) -> Of | None:
-    """Return what *of* reads from what `_to_text` wrote; None where it is anyone else's.
-
-    What follows the text is left out, as a client may read on behind it
-    (`kbackup.kafka.client.position_of`).
-    """
+    """Return what *of* reads from what `_to_text` wrote; None where it is anyone else's."""
     try:
-        data, _ = _JSON.raw_decode(text)
+        data, _ = _JSON.raw_decode(text)  # a client may read on behind it
         return of(data)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None

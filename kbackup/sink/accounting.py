@@ -527,18 +527,11 @@ class RunLedger:
         cluster: Cluster,
         left: Mapping[TopicPartition, tuple[TopicPartition, int]],
     ) -> set[TopicPartition]:
-        """Enter those objects of a topic; None for all that are there.
-
-        Args:
-            left: By the names under which they are stored, partitions whose group another tool has
-                left at an offset.  What begins up to there is of this topic's log: Kafka forgets
-                the offsets of a deleted topic.
-
-        Returns:
-            The partitions of those objects.
-        """
+        """Enter those objects of a topic, None for all; return partitions of those in *left*."""
         found = listing.list_backup(self._store, self._layout, reading.formats, topics=[topic])
         rows = listed(self._store, found, topic, keys)
+        # What begins up to where another tool has left a partition's group is of this topic's log:
+        # Kafka forgets the offsets of a deleted topic.
         others = {
             row.key: left[at][0]
             for row in rows

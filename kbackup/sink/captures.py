@@ -308,17 +308,14 @@ class AccessCapture:
 
 
 def _lack(row: Row[OfSink], end: int, *, has_waited: bool, is_last: bool) -> str:
-    """Return why the backup of a partition ends before *end*, if it does: empty if it does not.
-
-    `BEHIND`, as long as the run goes on: it may come there yet.
-    """
+    """Return why the backup of a partition ends before *end*, if it does: empty if it does not."""
     report = row.report
     if report.start is None:
         return groups.REFUSED
     if report.reached >= end:
         return ""
     if not has_waited:
-        return groups.BEHIND
+        return groups.BEHIND  # it may come there yet
     held_up = report.held_up
     if held_up is not None and held_up.offset < end and report.reached >= held_up.offset:
         return groups.TRANSACTION

@@ -217,10 +217,7 @@ class CopyRun:
                 return
 
     def _leave_record(self) -> None:
-        """Say in the copy how it was made: who watches it may not see the backup.
-
-        Where nothing is new, ten minutes later at the latest.
-        """
+        """Say in the copy how it was made: who watches it may not see the backup."""
         facts, steady_s = self._summary.facts, self._clock.steady_s()
         news = facts.get("sent"), facts["files"], [*self._summary.standing], self._stop.is_set()
         if news == self._left[0] and steady_s - self._left[1] < _RECORD_S:
@@ -377,12 +374,7 @@ class CopyRun:
                 begun.add(topic)
 
     def _enter_keys(self) -> Iterator[Warned]:
-        """Enter the keys that the source has; the copy may have recipients of its own.
-
-        What was wrapped for a recipient that was removed stays: without the backup's own key nobody
-        knows that its owner has removed it, and it may be all that opens the copy.  So a new copy
-        gets the rows too that others hide: which of them is forged, who has a key can tell there.
-        """
+        """Enter the keys that the source has; the copy may have recipients of its own."""
         brought, left = set[str](), set[str]()
         for stream_of in (recipients_stream, data_stream):
             source, target = (
@@ -393,6 +385,7 @@ class CopyRun:
                 continue
             names, there = found
             new = list[WrappedKey]()
+            # a new copy gets what others hide: who has a key can tell there which of them is forged
             hidden = source.superseded() if len(there.rows) and target.is_empty else None
             if len(there.rows) and (
                 new := [*rows_of(WrappedKey, target.adopt(there.rows, hidden))]
@@ -403,6 +396,8 @@ class CopyRun:
             self._tell_damage([replace(one, do=IF_DAMAGED) for one in there.damage])
             if not there.damage:
                 self._keys_seen[source.prefix] = names
+            # Without the backup's own key nobody knows that their owner has removed them, and they
+            # may be all that opens the copy.
             if stream_of is recipients_stream or any(row.wrapped is None for row in new):
                 left |= _kept_for_removed(target)
         if brought:

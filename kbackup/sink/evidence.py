@@ -415,13 +415,7 @@ def _lacking(
 
 
 def _last_cut(store: Store, objects: Sequence[_Listed]) -> _LastCut:
-    """Look at the cut that the newest object belongs to.
-
-    A run that died between two objects of a cut leaves one that is not complete.  Its start is
-    where to continue: the same records make the same objects again.  An object that an earlier,
-    shorter cut left, and that did not grow, says other than its neighbours; then, too, the cut is
-    taken for incomplete, which costs reading it once more and nothing else.
-    """
+    """Look at the cut that the newest object belongs to."""
     head = store.head(objects[-1][0]) if objects else None
     if head is None:
         return _LastCut()
@@ -432,6 +426,9 @@ def _last_cut(store: Store, objects: Sequence[_Listed]) -> _LastCut:
     if cut is None:  # of a version that did not keep it
         is_one = len({parts.encoded_partition for _, parts in objects}) == 1
         return _LastCut(facts.last_offset + 1 if is_one else None, identity)
+    # A run that died inside a cut leaves it incomplete; from its start the same records make the
+    # same objects again.  An object of an earlier, shorter cut that did not grow says other than
+    # its neighbours: the cut is read once more, which costs nothing else.
     start = cut.span.start_offset
     of_cut = [key for key, parts in objects if parts.start_offset >= start]
     heads = [store.head(key) for key in of_cut[:-1]]

@@ -306,16 +306,14 @@ class ExpireRun:
         said: BackupState,
         now_ms: int,
     ) -> dict[TopicPartition, Marked]:
-        """Return what is marked and what this run's policy names too; name the rest, which stays.
-
-        A sink's credentials can write marks, and have no right to delete.
-        """
+        """Return what is marked and this run's policy names too; name the rest, which stays."""
         if not any(one.sets for one in found.values()):
             return found
         every = {
             where: blocks(sets.get(where, ()), replace(said.ledger(where), marked={}))
             for where in found
         }
+        # a sink's credentials can write marks, and have no right to delete
         policy = self._policy(every, now_ms)
         agreed = dict[TopicPartition, Marked]()
         for where, one in found.items():
@@ -342,11 +340,8 @@ class ExpireRun:
             )
 
     def _spares(self, topic: str, said: BackupState) -> bool:
-        """Whether nothing goes of a topic that Kafka compacts, or did, or that nobody looked at.
-
-        Its last values may be its oldest records.  What sinks have seen of its settings decides:
-        nobody asks Kafka.
-        """
+        """Whether nothing goes of a topic that Kafka compacts, or did, or that nobody looked at."""
+        # its last values may be its oldest records; what sinks have seen decides: nobody asks Kafka
         row = said.topics.get(topic)
         return not self._options.takes_compacted and (
             row is None
@@ -439,10 +434,7 @@ class ExpireRun:
         return [row for row, _ in found.rows if row.key not in left]
 
     def _delete_set(self, files: FileSet) -> datetime | None:
-        """Delete a set, of a bucket with Object Lock with all versions; return what is in the way.
-
-        That is the time until which one of its objects is locked: then all of it stays.
-        """
+        """Delete a set, with all versions; return until when one is locked: then all stay."""
         keys = [*keys_of(files)]
         if not self._has_versions:
             for key in keys:

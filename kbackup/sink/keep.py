@@ -315,12 +315,10 @@ def _goes_on(file: ClosedFile, there: Facts) -> bool:
 
 
 def _lacks_values(store: Store, layout: Layout, file: ClosedFile) -> bool:
-    """Whether it is keys or headers beside which nobody has stored values.
-
-    They hold no record then, and what replaces them loses none, however short it is.
-    """
+    """Whether it is keys or headers beside which nobody has stored values."""
     if file.is_main or not layout.has_folders:
         return False
+    # they hold no record then, and what replaces them loses none, however short it is
     start = file.facts.first_offset
     mains = (parts for _, parts in from_on(store, layout, file.key) if layout.is_main(parts))
     return next((parts.start_offset for parts in mains), start + 1) > start

@@ -310,10 +310,7 @@ class _Planner:
     def _span_by_names(
         self, found: Catalog, ledger: PartitionLedger, stored: TopicPartition, offset: int
     ) -> Span | None:
-        """Return the cut of an object, by its metadata, or by the next name of a lone directory.
-
-        Names of objects that are gone bound it too: coverage is of what is there.
-        """
+        """Return the cut of an object, by its metadata, or by the next name of a lone directory."""
         sets = found.sets.get(stored, [])
         mains = {files.main.key: files.start_offset for files in sets if files.main is not None}
         here = [key for key, start in mains.items() if start == offset]
@@ -321,6 +318,7 @@ class _Planner:
         facts = None if head is None else Facts.from_metadata(head.metadata)
         if facts is not None:
             return Span(offset, facts.last_offset + 1)
+        # names of objects that are gone bound it too: coverage is of what is there
         mains |= {row.key or "": row.first for row in _mains(ledger.objects.values())}
         layout = wiring.layout(self.settings)
         directories = {key.rpartition(layout.directory_delim)[0] for key in mains}

@@ -488,13 +488,11 @@ class _Planner:
         likely: Callable[[], object] | None = None,
         taken: Collection[str] | None = None,
     ) -> SinkPlan:
-        """Plan *wheres* of *topics*; the other arguments are those of `make_plan`.
-
-        Of topics that come beside those that are *taken*, one whose name clashes is left out alone.
-        """
+        """Plan *wheres* of *topics*; the other arguments are those of `make_plan`."""
         settings, cluster, backup = self.settings, self.cluster, self.backup
         routes = wiring.routes(settings)
         refusals = clashing_names(routes, topics, taken or ())
+        # of those that come beside others, one whose name clashes is left out alone
         if refusals and taken is None:
             raise next(iter(refusals.values()))
         check_keys(settings, [at for at in wheres if at.topic not in refusals])

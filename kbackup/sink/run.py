@@ -246,12 +246,7 @@ class SinkRun:
         cluster.set_positions(group, positions)
 
     def _add(self, plan: SinkPlan, cluster: Cluster, empty_at: float) -> None:
-        """Take partitions in that have come while the run follows.
-
-        Args:
-            empty_at: When they had not been there yet, in seconds since the epoch: all that was
-                written to them before is backed up.
-        """
+        """Take partitions in that came while the run follows; at *empty_at* none was there yet."""
         found = accounting.topic_settings(plan, cluster.topic_config(plan.topics))
         self._enter(plan, cluster, found)
         self._start(plan.partitions, plan.group, cluster)

@@ -222,16 +222,7 @@ class SchemaKeeper:
 def _look(
     registry: RegistrySettings, use: SchemaUse, *, numbers: bool, bodies: pa.BinaryArray | None
 ) -> KeptSchema | str:
-    """Return a schema of *registry*, or why it is none of *use*.
-
-    Args:
-        numbers: All that begins with its id may be numbers: then another topic's does not count,
-            and one that is named after a record only if *bodies* fit it.
-        bodies: What follows the id; None where it is not known any more.
-
-    Raises:
-        RegistryError: If it does not answer.
-    """
+    """Return a schema of *registry*, or why it is none of *use*."""
     connection = connect(registry)
     found = connection.schema(use.id)
     if found is None:

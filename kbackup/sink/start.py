@@ -623,13 +623,10 @@ def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
 
 
 def _past_held(where: TopicPartition, seen: Evidence, start: Start) -> Start:
-    """Return *start*, or the end of what is stored where nothing is left to do before it.
-
-    A group may be behind what is stored: it was set back, another group backs up to the same place,
-    or a run died before it committed.  Full records are stored again, and a restore compares them
-    by offset.  Where values are or would be among them, and nothing is missing, the backup
-    continues after all that is there; in the middle of a cut that is for `decide` to judge.
-    """
+    """Return *start*, or the end of what is stored where nothing is left to do before it."""
+    # A group may be behind what is stored: it was set back, another one backs up to the same place,
+    # or a run died before it committed.  Full records are stored again, and a restore compares them
+    # by offset; values would come twice.
     position, end = seen.committed, seen.stored_to
     if position is None or end is None or start.offset >= end:
         return start
@@ -637,6 +634,7 @@ def _past_held(where: TopicPartition, seen: Evidence, start: Start) -> Start:
     if not seen.stores_values and not any(cut.is_values for cut in behind):
         return start
     is_inside = any(cut.start < start.offset for cut in behind)
+    # in the middle of a cut that is for `decide` to judge
     if is_inside or without(Span(start.offset, end), seen.kept):
         return start
     if end > seen.end:

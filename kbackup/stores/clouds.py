@@ -142,11 +142,9 @@ class CloudStore:
         raise NotImplementedError
 
     def _connect(self, minutes: int) -> Any:
-        """Return a client for requests that may take so long; 0 for all that send no body.
-
-        object_store counts a time without an answer from when a request begins, so that those
-        with bodies need one by their size.  A stalled answer is given up after a minute.
-        """
+        """Return a client for requests that may take so long; 0 for all that send no body."""
+        # object_store counts a time without an answer from when a request begins: those with bodies
+        # need one by their size.  A stalled answer is given up after a minute.
         answer = "60s" if minutes == 0 else f"{60 * minutes}s"
         options = {
             "allow_http": (self._endpoint or "").startswith("http://"),
@@ -394,21 +392,15 @@ class CloudStore:
         call: Callable[[], _T],
         raised: tuple[type[Exception], ...] = (),
     ) -> _T:
-        """Return what *call* returns, within the budget of attempts.
-
-        object_store spends it on whatever may be repeated in its eyes.  A deletion, or a put with
-        a condition, that had no answer is none of that, and it is in ours.
-
-        Raises:
-            Exception: One of *raised*.
-            StoreError: What any other error of obstore comes to.
-        """
+        """Return what *call* returns, or raises of *raised*, within the budget of attempts."""
         for attempt in range(1, self._attempts + 1):
             try:
                 return call()
             except raised:
                 raise
             except (self._obstore.exceptions.BaseError, FileNotFoundError) as error:
+                # object_store has spent it on what it may repeat: no deletion, and no put with a
+                # condition, that had no answer.
                 if attempt == self._attempts or not _is_unanswered(error):
                     raise self._error(verb, key, error) from error
                 wait_s = min(_LONGEST_WAIT_S, self._backoff.total_seconds() * 2 ** (attempt - 1))
@@ -530,11 +522,8 @@ def _is_high(key: str) -> bool:
 
 
 def _by_utf8(found: Iterable[StoredObject]) -> Iterator[StoredObject]:
-    """Yield what a server may have sorted by UTF-16, as Azurite does.
-
-    Between two keys whose order is another one then, there are only such as have a character from
-    U+E000 on, so few are ever held.
-    """
+    """Yield what a server may have sorted by UTF-16, as Azurite does."""
+    # between keys of which that changes the order are only such as have U+E000 or more: few
     held: list[StoredObject] = []
     for one in found:
         if _is_high(one.key):
@@ -583,15 +572,12 @@ _NO_PLACE: Final = frozenset({"ContainerNotFound", "NoSuchBucket"})
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What an error of obstore says: the answer's status and code, where there was one, and why.
-
-    It *is_of_token* where no credentials could be had.
-    """
+    """What an error of obstore says: the answer's status and code, where there was one, and why."""
 
     status: int | None
     code: str
     why: str
-    is_of_token: bool
+    is_of_token: bool  # no credentials could be had
 
 
 def _told(error: Exception) -> _Told:

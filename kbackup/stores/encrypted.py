@@ -149,11 +149,7 @@ class _Seal:
         return found
 
     def opened(self, number: int, chunk: bytes, *, is_last: bool) -> bytes:
-        """Return the content of a chunk.
-
-        Raises:
-            InvalidTag: If it is not what was stored there.
-        """
+        """Return the content of a chunk; `InvalidTag` says that it is not what was stored there."""
         found: bytes = self.cipher.decrypt(_nonce(number, is_last), chunk, self.bound)
         return found
 
@@ -163,10 +159,7 @@ def _nonce(number: int, is_last: bool) -> bytes:
 
 
 class _Sealed(DerivedFile):
-    """A file as it is stored: each part is encrypted when it is read, to the same bytes each time.
-
-    So neither memory nor disk holds it beside the content.
-    """
+    """A file as it is stored: each part is encrypted as it is read, to the same bytes each time."""
 
     def __init__(self, seal: _Seal, content: BinaryIO) -> None:
         self._seal, self._content = seal, content
@@ -397,11 +390,7 @@ def check_open(key: str, body: BinaryIO) -> None:
 
 
 def _decrypted(seal: _Seal, key: str, body: BinaryIO, first: int, stored: int) -> Iterator[bytes]:
-    """Yield the content of chunks; *body* begins with the *first*, of an object *stored* so long.
-
-    Raises:
-        CorruptObjectError: If one is not what was stored there.
-    """
+    """Yield the content of chunks; *body* begins with *first*, of an object *stored* so long."""
     from cryptography.exceptions import InvalidTag  # noqa: PLC0415  (an extra)
 
     last = _chunks(max(0, _content_size(stored))) - 1

@@ -512,13 +512,11 @@ def walk(root: Path, prefix: str, after: str = "") -> Iterator[StoredObject]:
 
 
 def _folder(root: Path, prefix: str) -> Path | None:
-    """Return the folder that a prefix ends in, `None` where no key can begin so.
-
-    The folders on the way are not read: one may hold thousands.
-    """
+    """Return the folder that a prefix ends in, `None` where no key can begin so."""
     folder, names = root, prefix.split("/")[:-1]
     if "\0" in prefix or names[:1] == [HIDDEN] or {"", ".", ".."}.intersection(names):
         return None
+    # these are not read: one may hold thousands
     for name in names:
         folder /= name
         refuse_link(folder)

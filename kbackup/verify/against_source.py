@@ -192,11 +192,7 @@ class _Comparison:
             self._count(self._lost())
 
     def _lost(self) -> RecordsCompared:
-        """Return the records that compaction had no reason to remove.
-
-        The last one of a key that the source lacks has to have a later one there, or is a
-        tombstone that is old enough.
-        """
+        """Return the records that compaction had no reason to remove."""
         first = self._lacking.first
         if first is None:
             return NOTHING
@@ -208,6 +204,7 @@ class _Comparison:
             with closing(self._reader.read(self._unit.where, later)) as batches:
                 for batch in batches:
                     self._lacking.pass_on(batch)
+        # the last of a key needs a later one there, or is a tombstone that is old enough
         lost = self._lacking.lost(self._job.now_ms - self._unit.tombstones_ms, self._start)
         self.report = replace(self.report, compacted=self.report.compacted - len(lost))
         return by_offset([lost], ())
@@ -434,13 +431,11 @@ class _Lacking:
 
 
 class _Digests:
-    """Of the source's records in a stretch; of values also without those that have none.
-
-    ``behavior.on.null.values=ignore`` leaves these out.
-    """
+    """Of the source's records in a stretch; of values also without those that have none."""
 
     def __init__(self, stretch: Stretch, store: Store) -> None:
         self._stretch, self._store, self._all = stretch, store, RecordsDigest()
+        # ``behavior.on.null.values=ignore`` leaves these out
         self._valued = None if stretch.has_offsets else RecordsDigest()
         self._batches = BatchesDigest()
 
@@ -510,10 +505,7 @@ class _Planner:
         self._tombstones_ms: dict[str, int] = {}
 
     def plan(self) -> list[ComparisonPlan[SourceUnit]]:
-        """Return the partitions of the topics that are asked for, each with its units.
-
-        A topic that is not there, or another one than was backed up, raises `RefusedError`.
-        """
+        """Return the partitions of the topics that are asked for, each with its units."""
         topics = self._inventory.topics()
         there = self._cluster.topics(topics)
         if lacking := [name for name in topics if name not in there]:

@@ -323,19 +323,15 @@ class _Check:
             self._problem("count_mismatch", files.main.key, held)
 
     def _with_digest(self, known: Facts | None) -> list[Facts]:
-        """Return what ledger and object say of the records, if that can be compared with them.
-
-        Rows of values do not give back all that was in Kafka.
-        """
+        """Return what ledger and object say of the records, if that can be compared with them."""
+        # rows of values do not give back all that was in Kafka
         told = (self.unit.stored, known) if self.unit.files.is_whole else ()
         methods = RecordsDigest.METHOD, BatchesDigest.METHOD
         return [one for one in told if one is not None and has_method(one.digest, methods)]
 
     def _compare(self, told: Sequence[Facts], digests: Collection[str]) -> bool:
-        """Compare what was read with what was stored; return whether that is known.
-
-        Of an object that has grown, the ledger may know less than it says itself.
-        """
+        """Compare what was read with what was stored; return whether that is known."""
+        # of an object that has grown, the ledger may know less than it says itself
         said = next((one for one in told if one.records == self.records), None)
         if self.problems or said is None or not digests:
             return False
@@ -401,10 +397,7 @@ def _is_checkable(file: BackupFile, head: ObjectHead | None, *, is_read: bool) -
 
 
 class _Watched:
-    """What reading sees of a store, remembering what was opened.
-
-    Only the ledger can tell whether the object *hashed* is right: *sha256* is its own.
-    """
+    """What reading sees of a store, remembering what was opened."""
 
     def __init__(
         self,
@@ -416,6 +409,7 @@ class _Watched:
         self._store, self._heads = store, heads
         self._files = {file.key: file for file in files.files}
         head = None if files.main is None else heads[files.main.key]
+        # then only the ledger can tell whether the object is right
         is_unsaid = head is not None and "sha256" not in head.metadata and stored is not None
         self.hashed = files.main.key if files.main is not None and is_unsaid else None
         self.at = files.files[0].key

@@ -137,10 +137,8 @@ def as_records(found: list[dict[str, Any]]) -> list[Record]:
 def test_every_command_reads_batches_as_the_broker_sent_them(
     kbackup: Kbackup, cluster: TestCluster, store: Store, tmp_path: Path
 ) -> None:
-    """Of all codecs and producers, without what was aborted; Kafka's own tool reads them too.
-
-    What asks in SQL is on Spark; the tasks of the others are what they are in threads.
-    """
+    """Of all codecs and producers, without what was aborted; Kafka's own tool reads them too."""
+    # what asks in SQL is on Spark; the tasks of the others are what they are in threads
     alone = in_one_process(kbackup)
     topic = cluster.create("log-awkward")
     awkward(cluster, topic)

@@ -44,10 +44,7 @@ _NIGHTS_KILLS = 10
 def test_a_restore_killed_again_and_again_delivers_every_record_once(
     seed: int, backup: str, kills_due: int, cluster: TestCluster, request: pytest.FixtureRequest
 ) -> None:
-    """The same command goes on, and a reader sees each record once, in order of its directory.
-
-    Where it is restored by batches, each run goes by these or by records, as it comes.
-    """
+    """The same command goes on, and a reader sees each record once, in order of its directory."""
     large: Large = request.getfixturevalue(backup)
     if request.node.get_closest_marker("one_process") is not None:
         large = large.in_one_process()

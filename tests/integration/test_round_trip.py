@@ -16,10 +16,7 @@ pytestmark = pytest.mark.integration
 def test_every_kind_of_record_comes_back(
     kbackup: Kbackup, cluster: TestCluster, topic: str, way: str
 ) -> None:
-    """Each part of each record comes back, null and empty apart, through C as in Python.
-
-    Through C on Spark; in Python without it.  No folder and no process stays behind.
-    """
+    """Each part of each record comes back, through C and in Python, and nothing stays behind."""
     cluster.create(topic, 3)
     written = {partition: varied(2000 + partition, partition) for partition in range(3)}
     for partition, records in written.items():

@@ -14,10 +14,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 def test_a_restored_topic_is_settled_once_somebody_has_looked(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """The copy keeps everything at first, then has what its original had, and nothing else.
-
-    The restore's last line is the command that does it.
-    """
+    """The copy keeps everything at first, then has what its original had, and nothing else."""
     original: dict[str, Any] = {
         "cleanup.policy": "compact",
         "segment.ms": "600000",

@@ -57,11 +57,7 @@ def test_the_promises_hold_where_they_once_broke(seed: int) -> None:
     ],
 )
 def test_the_promises_hold_of_batches(first: int) -> None:
-    """So they do where every other run, or each, stores batches, and restores send them as stored.
-
-    Each where a restore follows: an object that a killed run of another format left is one that it
-    waits for, and does not say so at once.
-    """
+    """So they do where each run, or every other, stores batches; restores send them as stored."""
     if why := KafkaSettings("nowhere").without_batches():
         pytest.skip(why)
     for seed in range(first, first + CHUNK):

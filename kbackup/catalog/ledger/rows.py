@@ -338,13 +338,7 @@ def topic_entries(rows: pa.Table) -> Iterator[TopicEntry]:
 
 
 def _merged_objects(rows: pa.Table) -> pa.Table:
-    """Of rows about one object the one with more records counts, then the later one.
-
-    Objects only ever grow: what is there is replaced by a superset alone.  Of as many records that
-    end elsewhere neither holds the other: someone deleted the object, and a run stored it again
-    without what the cluster no longer had.  The row that ends first counts: the object that is
-    there does not fit it, and verify says so.
-    """
+    """Objects only grow: of rows about one that with more records counts, then the later one."""
     text = [rows["kind"], *(rows[name].cast(pa.string()) for name in ("partition", "first"))]
     last = pc.fill_null(rows["last"].cast(pa.string()), "")
     ranged = pc.binary_join_element_wise(*text, last, " ")
@@ -355,6 +349,9 @@ def _merged_objects(rows: pa.Table) -> pa.Table:
     )
     named = pc.binary_join_element_wise(about, rows["covers"], " =")
     about = pc.coalesce(named, about)  # each row that is accepted has its own
+    # Of as many records that end elsewhere neither holds the other: someone deleted the object,
+    # and a run stored it again without what the cluster no longer had.  The row that ends first
+    # counts: the object that is there does not fit it, and verify says so.
     rank = pc.if_else(is_passed, rows["last"], pc.negate(rows["last"]))
     ranked = rows.append_column("_rank", rank).append_column("_about", about)
     found = _best(ranked, about, ["records", "_rank", *_LATER, "sha256"]).drop_columns("_rank")

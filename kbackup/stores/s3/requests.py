@@ -410,10 +410,7 @@ def _stay(request_dict: dict[str, Any], **_: Any) -> None:
 
 
 class _ChecksumSigner(S3SigV4Auth):
-    """Signs the checksum that a body is sent with as the body's.
-
-    botocore reads the body once more to take another, over HTTPS too.
-    """
+    """Signs the checksum that a body is sent with; botocore would read the body for another."""
 
     NAME: Final = "s3v4-checksum"
 

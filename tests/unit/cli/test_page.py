@@ -162,10 +162,7 @@ def test_a_colour_is_seen_in_light_and_in_dark(state: str, paper: str) -> None:
     [pytest.param("1200,800", 500, id="a screen"), pytest.param("390,844", 230, id="a phone")],
 )
 def test_a_browser_draws_the_page(tmp_path: Path, size: str, bar: int) -> None:
-    """Lines are wide enough to read, alike by offset and by day, and nothing is cut off.
-
-    One missing offset among billions is as wide as three points.
-    """
+    """Lines are wide enough to read, alike by offset and by day, and nothing is cut off."""
     names = ("chromium", "chromium-browser", "google-chrome")
     browser = next(filter(None, map(shutil.which, names)), None)
     if browser is None:

@@ -125,10 +125,7 @@ def test_the_command_that_remains_has_what_was_typed_for_it() -> None:
 def test_the_commands_that_remain_stand_in_the_order_of_a_recovery(
     has_schemas: bool, show: Any
 ) -> None:
-    """Each can be pasted: it has the place of the backup, the topics, and new names.
-
-    What variables said is named before the first.
-    """
+    """Each can be pasted: it has the place of the backup, the topics, and new names."""
     words = ["-b", "b", "-t", "orders", "-k", "h:1", "--rename", "copy_of_$0", "--yes"]
     found = {"unregistered": ["orders"], "captured": True, "access": True}
     origins = {"sasl.password": Origin("env", "KBACKUP_SASL_PASSWORD"),

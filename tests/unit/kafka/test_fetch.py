@@ -129,10 +129,7 @@ def test_a_new_leader_that_lacks_what_was_read_is_said() -> None:
 
 @pytest.mark.parametrize("end", [-1, 1, 2, 9])
 def test_an_older_leader_is_asked_where_what_was_read_ends(end: int) -> None:
-    """Fetches before topics had ids do not say where a new leader's log parts from the old one's.
-
-    One that does not know the epoch, says -1.
-    """
+    """Fetches before topics had ids do not say where a new leader's log parts from the old."""
     answers = [Answer(ONE, 4), Answer(error=6), Answer(TWO, 4)]
     with FakeBroker(answers, versions=offered("2.3.1"), end_of_epoch=end) as broker:
         if end == 1:

@@ -627,11 +627,8 @@ class Counted(MemoryStore):
 def test_each_object_is_asked_once(
     again: Restoring, monkeypatch: pytest.MonkeyPatch, *, is_windowed: bool
 ) -> None:
-    """What no ledger states costs a plan, and a verify, one request for each object.
-
-    The rows of a connector's last object, of which nothing says where it ends, are compared with
-    those of the next.
-    """
+    """What no ledger states costs a plan, and a verify, one request for each object."""
+    # of a connector's last object nothing says where it ends: it is compared with the next
     keys = connector(again.backup, range(50), range(50, 100))
     keys += again.backup.put("orders", 0, range(100, 150), views=JSON)
     keys += again.backup.put("orders", 0, range(150, 200))

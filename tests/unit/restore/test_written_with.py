@@ -64,10 +64,7 @@ def restored(again: Restoring, reading: ReadOptions) -> list[tuple[bytes | None,
 def test_a_converter_that_was_changed_alters_nothing(
     first: str, second: str, configured: str | None
 ) -> None:
-    """A JSON file does not show whether its strings are texts or JSON; the object says it.
-
-    Where no converter is given values come without schemas, as for all JSON.
-    """
+    """A JSON file does not show whether its strings are texts or JSON; the object says it."""
     again = Restoring()
     stored = [rows(0, TEXTS[first]), rows(3, TEXTS[second])]
     for cut, name in zip(stored, (first, second), strict=True):

@@ -444,10 +444,7 @@ def test_no_key_is_needed(store: MemoryStore, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("past", "listings"), [(12, 1), (3, 2)])
 def test_run_records_are_listed_once(past: int, listings: int) -> None:
-    """For the last runs and for what was verified; where few ran of late, older ones are asked for.
-
-    There may be 35,000 of a year.
-    """
+    """For the last runs and what was verified; where few ran of late, older ones are asked for."""
     store = FaultyStore("ok " * 1_000)
     for hours_ago in range(1, past + 1):
         history.write_run(

@@ -115,10 +115,7 @@ def test_a_good_run_puts_right_what_a_wrong_clock_has_said(
 
 @pytest.mark.parametrize("aheads", [[DAY, 0, 0], [DAY, 0, -DAY], [-DAY, DAY, 0]])
 def test_what_is_stored_does_not_rest_on_hosts_clocks(aheads: list[float], backup: Backup) -> None:
-    """Hosts whose clocks are a day apart store what hosts with the right time do, by the same code.
-
-    What they say of ages is for people.
-    """
+    """Hosts whose clocks are a day apart store what hosts with the right time do."""
     right = Backup()
     for ahead_s, fails in zip(aheads, (False, True, False), strict=True):
         for one, by in ((backup, ahead_s), (right, 0.0)):

@@ -139,10 +139,7 @@ def test_nothing_is_written_beside_the_backup_and_nothing_is_deleted() -> None:
 
 @pytest.mark.parametrize("flush_size", [20, 5])
 def test_values_are_stored_after_their_keys_and_headers(flush_size: int) -> None:
-    """A run that dies between them leaves siblings without a value; the next one mends the set.
-
-    So it does where files are shorter now: what no values follow holds nothing.
-    """
+    """A run that dies between them leaves siblings without a value; the next one mends the set."""
     backup = Backup()
     store = FaultyStore("ok ok 503", backup.store, methods=frozenset({"put"}))
     unit = SinkUnit(WHERE, Span(0, 20), identity=ID)
