@@ -134,7 +134,7 @@ def times(batches: Batches, max_record_bytes: int = MAX_RECORD_BYTES) -> Times:
     return found
 
 
-class _Group:
+class _RecordGroup:
     """Records of some batches, checked; of the last one there may be more to come."""
 
     def __init__(
@@ -284,7 +284,7 @@ def _bad_name(rows: pa.RecordBatch) -> int | None:
     return None
 
 
-def _groups(batches: Batches, span: Span, most: int) -> Iterator[_Group]:
+def _groups(batches: Batches, span: Span, most: int) -> Iterator[_RecordGroup]:
     """Yield the records of *batches*, checked, about `PIECE_BYTES` or `RECORDS` at a time."""
     names = "attributes", "position", "length", "base_offset", "count"
     columns = (batches.headers[name].to_pylist() for name in names)
@@ -301,7 +301,7 @@ def _groups(batches: Batches, span: Span, most: int) -> Iterator[_Group]:
             whole, second = next(stream, _NOTHING), next(stream, None)
             if second is not None:
                 if first < at:
-                    yield _Group.whole(batches.slice(first, at - first), inflated, span, most)
+                    yield _RecordGroup.whole(batches.slice(first, at - first), inflated, span, most)
                 yield from _streamed(_piece(batches, at), (whole, second), stream, span, most)
                 first, size, records, inflated = at + 1, 0, 0, {}
                 continue
@@ -309,10 +309,10 @@ def _groups(batches: Batches, span: Span, most: int) -> Iterator[_Group]:
         size += data_bytes
         records += count
         if size >= PIECE_BYTES or records >= RECORDS:
-            yield _Group.whole(batches.slice(first, at + 1 - first), inflated, span, most)
+            yield _RecordGroup.whole(batches.slice(first, at + 1 - first), inflated, span, most)
             first, size, records, inflated = at + 1, 0, 0, {}
     if first < len(batches):
-        yield _Group.whole(batches.slice(first), inflated, span, most)
+        yield _RecordGroup.whole(batches.slice(first), inflated, span, most)
 
 
 def _piece(batches: Batches, at: int) -> Piece:
@@ -335,7 +335,7 @@ def _streamed(
     stream: Iterator[pa.Buffer],
     span: Span,
     most: int,
-) -> Iterator[_Group]:
+) -> Iterator[_RecordGroup]:
     """Yield the records of one large batch."""
     held, following = bytearray(begun[0]), begun[1]
     rest = Rest(left=piece.left, previous=piece.previous)
@@ -346,7 +346,7 @@ def _streamed(
             here = piece._replace(
                 data=data, left=rest.left, previous=rest.previous, is_last=is_last
             )
-            group = _Group.part(here, span, most)
+            group = _RecordGroup.part(here, span, most)
             yield group
             rest = group.rest
             del held[: rest.used]

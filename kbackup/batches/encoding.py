@@ -57,7 +57,7 @@ def encoded(rows: pa.RecordBatch, most: int, now_ms: int) -> Iterator[Batches]:
     row = 0
     while row < len(rows):
         base = rows["offset"][row].as_py()
-        made = _packed(rows, row, most, now_ms, _Head(base))
+        made = _packed(rows, row, most, now_ms, _BatchHead(base))
         yield made
         row += made.records
 
@@ -80,7 +80,7 @@ def cut_from(one: Batches, offset: int) -> Batches:
     base, sequence = rows["offset"][0].as_py(), header["base_sequence"]
     if sequence >= 0:
         sequence = (sequence + base - header["base_offset"]) % SEQUENCES
-    head = _Head(
+    head = _BatchHead(
         base, one.next_offset - 1, header["leader_epoch"],
         header["attributes"] & ~(CODEC_BITS | DELETE_HORIZON),
         Identity(header["producer_id"], header["producer_epoch"], sequence),
@@ -91,7 +91,7 @@ def cut_from(one: Batches, offset: int) -> Batches:
     return made
 
 
-class _Head(NamedTuple):
+class _BatchHead(NamedTuple):
     """What a header says that its records do not; without a last offset, they have no gaps."""
 
     base: int
@@ -101,7 +101,7 @@ class _Head(NamedTuple):
     own: Identity = Identity()
 
 
-def _packed(rows: pa.RecordBatch, row: int, most: int, now_ms: int, head: _Head) -> Batches:
+def _packed(rows: pa.RecordBatch, row: int, most: int, now_ms: int, head: _BatchHead) -> Batches:
     """Return as many records from *row* on as a batch of *most* bytes holds."""
     pack, found = native.library().records_pack, native.Packed()
     _capsule, array = native.lent(rows)

@@ -178,7 +178,7 @@ _RUNS_COMPARED: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class CopiedEvidence:
     """Files below ``_kbackup/`` that are copied one by one.
 
     In the order of sending, *keys* are of what is not *there*, or may be another.
@@ -194,7 +194,7 @@ def evidence(
     layout: Layout,
     names: Sequence[str],
     is_asked: Callable[[str], bool],
-) -> Evidence:
+) -> CopiedEvidence:
     """Return the files of folders of a backup, of each of which one name has one content.
 
     Of schemas only those of topics that *is_asked* names.
@@ -211,10 +211,10 @@ def evidence(
             if _APPLIED not in one.key and old.get(one.key) != one.size:
                 wanted.append(one.key)
         there |= old.keys()
-    return Evidence(wanted, frozenset(there))
+    return CopiedEvidence(wanted, frozenset(there))
 
 
-def run_records(source: Store, target: Store, layout: Layout) -> Evidence:
+def run_records(source: Store, target: Store, layout: Layout) -> CopiedEvidence:
     """Return the run records that are not there, or may have been written again since."""
     prefix = layout.runs_prefix()
     old = {one.key: one.size for one in target.list(prefix)}
@@ -225,7 +225,7 @@ def run_records(source: Store, target: Store, layout: Layout) -> Evidence:
     ]
     newest = {one.key for one in every[-_RUNS_COMPARED:]}
     wanted = [one.key for one in every if one.key in newest or old.get(one.key) != one.size]
-    return Evidence(wanted, frozenset(old))
+    return CopiedEvidence(wanted, frozenset(old))
 
 
 def copy_run_record(source: Store, target: Store, key: str, *, is_there: bool) -> Copied:

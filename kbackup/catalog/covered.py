@@ -175,7 +175,7 @@ def covered(
         for group in found.alike:
             holdings |= _compared(reading, by_key, group)
         found = cover(holdings.values(), said, reading.identity)
-    reader = _Reader(reading.by(wants_siblings=False), by_key)
+    reader = _SetReader(reading.by(wants_siblings=False), by_key)
     asked: set[tuple[str, Span | None]] = set()
     while asks := [one for one in found.asks if (one.holding.key, one.beside) not in asked]:
         known = list(holdings.values())
@@ -349,7 +349,7 @@ def _compared(
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _SetReader:
     """Reads the sets of a partition, without siblings."""
 
     reading: Reading
@@ -435,7 +435,7 @@ class _Reader:
         return self._first[key]
 
 
-def _answered(reader: _Reader, holdings: Sequence[Holding], ask: Undecided) -> Holding:
+def _answered(reader: _SetReader, holdings: Sequence[Holding], ask: Undecided) -> Holding:
     """Return what is asked for with what its rows show; as it is where they cannot be read."""
     one, beside = ask.holding, ask.beside
     try:

@@ -17,7 +17,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.catalog.ledger.rows import Form, latest, rows_of
+from kbackup.catalog.ledger.rows import StreamForm, latest, rows_of
 from kbackup.catalog.ledger.stream import Contents, Stream, folder
 from kbackup.clock import Clock
 from kbackup.errors import Issue
@@ -151,7 +151,7 @@ def _width(taken: int, newest: int) -> int:
     return 1
 
 
-GROUPS: Final = Form.of(
+GROUPS: Final = StreamForm.of(
     GroupEntry,
     _merged,
     pa.field("cluster_id", pa.string()),

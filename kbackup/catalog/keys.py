@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from kbackup import files
 from kbackup.catalog import identity
-from kbackup.catalog.ledger.rows import Form, latest, rows_of, table
+from kbackup.catalog.ledger.rows import StreamForm, latest, rows_of, table
 from kbackup.catalog.ledger.stream import Stream, folder
 from kbackup.catalog.recipients import (
     PASSPHRASE,
@@ -107,7 +107,7 @@ def _merged(rows: pa.Table) -> pa.Table:
 IF_DAMAGED: Final = "restore it from a copy of the bucket"
 """What to do about a damaged file: nothing builds it anew."""
 
-KEYS: Final = Form.of(
+KEYS: Final = StreamForm.of(
     WrappedKey,
     _merged,
     is_purged=True,

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.catalog.ledger.rows import Form, latest, rows_of, table
+from kbackup.catalog.ledger.rows import StreamForm, latest, rows_of, table
 from kbackup.catalog.ledger.stream import Stream, folder
 from kbackup.clock import Clock
 from kbackup.errors import Issue
@@ -85,7 +85,7 @@ def _merged(rows: pa.Table) -> pa.Table:
     return latest(rows, pc.binary_join_element_wise(*about, "\n"))
 
 
-TRANSLATED: Final = Form.of(
+TRANSLATED: Final = StreamForm.of(
     TranslatedEntry,
     _merged,
     pa.field("partition", pa.int32(), nullable=False),

@@ -12,7 +12,7 @@ from rich.text import Text
 from kbackup.cli import tables
 from kbackup.cli.progress import warning_text
 from kbackup.cli.tables import (
-    Column,
+    ListColumn,
     Listing,
     counted_by_name,
     is_run,
@@ -594,12 +594,12 @@ class Screens(OutputPart):
                 self._stdout.text("")
                 Listing(columns, found).draw(self._stdout)
 
-    def _print(self, columns: Sequence[Column], rows: Sequence[Any], counted: str) -> None:
+    def _print(self, columns: Sequence[ListColumn], rows: Sequence[Any], counted: str) -> None:
         """Print a table and its count."""
         self._draw(columns, rows)
         self._stdout.paragraph(counted)
 
-    def _draw(self, columns: Sequence[Column], rows: Sequence[Any]) -> None:
+    def _draw(self, columns: Sequence[ListColumn], rows: Sequence[Any]) -> None:
         """Print a table and an empty line; nothing where it has no rows."""
         if rows:
             Listing(columns, rows).draw(self._stdout)

@@ -15,7 +15,7 @@ from rich.text import Text
 from kbackup.cli.terminal import UNKNOWN, OutputStream, count, digits, duration, escape, size
 from kbackup.clock import shown_ms
 from kbackup.events import Ended, PartitionRow, RestoreTopic, TopicPlanned
-from kbackup.inspect import NOTHING_KNOWN, PART, Days, MapState, Stretch, cells
+from kbackup.inspect import NOTHING_KNOWN, PART, Days, MapRange, MapState, cells
 
 if TYPE_CHECKING:  # what finds these imports clients that help does not need
     from kbackup.catalog.drills import DrillChecked
@@ -97,7 +97,7 @@ _LEAST: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ListColumn:
     """One column of a `Listing`.
 
     Attributes:
@@ -125,26 +125,26 @@ class Column:
         return "\n".join(map(escape, text.split("\n"))) if self.has_lines else escape(text)
 
 
-def _numbers(*names: str, **heads: str) -> list[Column]:
+def _numbers(*names: str, **heads: str) -> list[ListColumn]:
     """Return columns of the numbers of these names; *heads* gives those with another title."""
     return [
-        Column(head, lambda row, name=name: digits(getattr(row, name)), is_number=True)  # type: ignore[misc]
+        ListColumn(head, lambda row, name=name: digits(getattr(row, name)), is_number=True)  # type: ignore[misc]
         for name, head in ({name: name for name in names} | heads).items()
     ]
 
 
-def _texts(*names: str, is_whole: bool = False) -> list[Column]:
+def _texts(*names: str, is_whole: bool = False) -> list[ListColumn]:
     """Return columns of text, with a dash for what is not known."""
     return [
-        Column(name, lambda row, name=name: _text(getattr(row, name)), is_whole=is_whole)  # type: ignore[misc]
+        ListColumn(name, lambda row, name=name: _text(getattr(row, name)), is_whole=is_whole)  # type: ignore[misc]
         for name in names
     ]
 
 
-def of_texts(heads: Mapping[str, bool]) -> list[Column]:
+def of_texts(heads: Mapping[str, bool]) -> list[ListColumn]:
     """Return columns of rows that are texts already; *heads* says which are of numbers."""
     return [
-        Column(escape(head), itemgetter(at), is_number)
+        ListColumn(escape(head), itemgetter(at), is_number)
         for at, (head, is_number) in enumerate(heads.items())
     ]
 
@@ -154,10 +154,10 @@ def _text(value: Any) -> str:
 
 
 _PLACE: Final = (
-    Column("topic", lambda row: row.where.topic, is_whole=True),
-    Column("p", lambda row: str(row.where.partition), is_number=True),
+    ListColumn("topic", lambda row: row.where.topic, is_whole=True),
+    ListColumn("p", lambda row: str(row.where.partition), is_number=True),
 )
-_STATE: Final = Column("state", lambda row: row.state or "-")
+_STATE: Final = ListColumn("state", lambda row: row.state or "-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class Listing:
         total: The last row, a text for each column by its title; None where there is none.
     """
 
-    columns: Sequence[Column]
+    columns: Sequence[ListColumn]
     rows: Sequence[Any]
     total: Mapping[str, str] | None = None
     is_boxed: bool = False
@@ -194,14 +194,14 @@ class Listing:
         for row in self._texts(self.columns):
             stream.draw(self._list(row))
 
-    def _texts(self, columns: Sequence[Column]) -> list[list[str]]:
+    def _texts(self, columns: Sequence[ListColumn]) -> list[list[str]]:
         rows = [[column.text(row) for column in columns] for row in self.rows]
         if self.total is not None:
             rows.append([self.total.get(column.head, "") for column in columns])
         return rows
 
     def _least(
-        self, columns: Sequence[Column], fixed: Sequence[bool], texts: Sequence[Sequence[str]]
+        self, columns: Sequence[ListColumn], fixed: Sequence[bool], texts: Sequence[Sequence[str]]
     ) -> int:
         """Return how many cells the table needs at least; *fixed* columns are not folded."""
         widths = []
@@ -214,7 +214,7 @@ class Listing:
         return sum(widths) + (3 if self.is_boxed else 2) * len(widths) + self.is_boxed
 
     def _table(
-        self, columns: Sequence[Column], fixed: Sequence[bool], texts: Sequence[Sequence[str]]
+        self, columns: Sequence[ListColumn], fixed: Sequence[bool], texts: Sequence[Sequence[str]]
     ) -> Table:
         table = Table(
             box=ROUNDED if self.is_boxed else RULED,
@@ -268,12 +268,14 @@ def run_table(summary: Ended) -> Listing:
         states = {one: without_records(summary, one.topic, of) for one, of in rows.items()}
     columns = _texts("topic", is_whole=True)
     if is_restore:
-        columns.append(Column("target", lambda topic: topic.target or topic.topic, is_whole=True))
+        columns.append(
+            ListColumn("target", lambda topic: topic.target or topic.topic, is_whole=True)
+        )
     columns += [replace(each, is_spared=True) for each in _numbers("partitions")]
     columns += _numbers("records")
     if any(text != "-" for text in offsets.values()):
         columns.append(
-            Column(
+            ListColumn(
                 "offsets",
                 lambda topic: offsets[topic],
                 is_number=True,
@@ -284,11 +286,11 @@ def run_table(summary: Ended) -> Listing:
     columns += _numbers("objects")
     stored = "read" if is_restore else "stored"
     columns.append(_bytes(stored))
-    columns.append(Column("skipped", lambda topic: digits(topic.skipped), is_right=True))
+    columns.append(ListColumn("skipped", lambda topic: digits(topic.skipped), is_right=True))
     if any(text != "0" for text in by_rule.values()):
-        columns.append(Column("left out", lambda topic: by_rule[topic], is_right=True))
+        columns.append(ListColumn("left out", lambda topic: by_rule[topic], is_right=True))
     if any(states.values()):
-        columns.append(Column("no records", lambda topic: states[topic] or "-"))
+        columns.append(ListColumn("no records", lambda topic: states[topic] or "-"))
     sums = {
         "topic": "total",
         "partitions": digits(total(topic.partitions for topic in rows)),
@@ -346,8 +348,8 @@ def total(numbers: Iterable[int | None]) -> int | None:
     return None if None in known else sum(filter(None, known))
 
 
-def _bytes(head: str, name: str = "bytes") -> Column:
-    return Column(head, lambda row: size(getattr(row, name)), is_number=True)
+def _bytes(head: str, name: str = "bytes") -> ListColumn:
+    return ListColumn(head, lambda row: size(getattr(row, name)), is_number=True)
 
 
 def _partitions(row: TopicPlanned) -> str:
@@ -363,13 +365,13 @@ def _action(row: TopicPlanned) -> str:
 
 
 PLAN: Final = (
-    Column("source\ntopic", lambda row: row.source, is_whole=True),
-    Column("target\ntopic", lambda row: row.target or "-", is_whole=True),
-    Column("partitions\nbackup -> target", _partitions, is_number=True),
-    Column("objects", lambda row: digits(row.own.objects), is_number=True, is_spared=True),
-    Column("records", lambda row: digits(row.own.records), is_number=True),
-    Column("bytes", lambda row: size(row.own.bytes), is_number=True),
-    Column("action", _action),
+    ListColumn("source\ntopic", lambda row: row.source, is_whole=True),
+    ListColumn("target\ntopic", lambda row: row.target or "-", is_whole=True),
+    ListColumn("partitions\nbackup -> target", _partitions, is_number=True),
+    ListColumn("objects", lambda row: digits(row.own.objects), is_number=True, is_spared=True),
+    ListColumn("records", lambda row: digits(row.own.records), is_number=True),
+    ListColumn("bytes", lambda row: size(row.own.bytes), is_number=True),
+    ListColumn("action", _action),
 )
 """What a restore would do, a row a topic."""
 
@@ -392,7 +394,7 @@ def schemas_count(plans: Sequence["SchemasPlanned"]) -> str:
 SINK_PLAN: Final = (
     *_PLACE,
     *_numbers(group_offset="group at", start="from", end="end"),
-    Column("to read", lambda row: digits(_to_read(row)), is_number=True),
+    ListColumn("to read", lambda row: digits(_to_read(row)), is_number=True),
     _STATE,
 )
 """What a sink would read, a row a partition."""
@@ -410,13 +412,13 @@ def sink_plan_count(partitions: Sequence[PartitionRow]) -> str:
 
 TOPICS: Final = (
     *_PLACE,
-    Column("format", lambda row: row.format or UNKNOWN, is_whole=True),
+    ListColumn("format", lambda row: row.format or UNKNOWN, is_whole=True),
     *(replace(each, is_spared=True) for each in _numbers("objects")),
     *_numbers("first", "last", "records"),
     _bytes("stored"),
-    Column("oldest record", lambda row: _moment(row.oldest), is_spared=True, is_whole=True),
-    Column("newest record", lambda row: _end(row.newest), is_whole=True),
-    Column("last stored", lambda row: _moment(row.last_stored), is_spared=True, is_whole=True),
+    ListColumn("oldest record", lambda row: _moment(row.oldest), is_spared=True, is_whole=True),
+    ListColumn("newest record", lambda row: _end(row.newest), is_whole=True),
+    ListColumn("last stored", lambda row: _moment(row.last_stored), is_spared=True, is_whole=True),
 )
 """What is in the bucket, a row a partition."""
 
@@ -445,7 +447,7 @@ def topics_count(partitions: Sequence["StoredPartition"]) -> str:
 
 STATUS: Final = (
     *_PLACE,
-    Column(
+    ListColumn(
         "committed",
         lambda row: "none" if row.committed is None else digits(row.committed),
         is_number=True,
@@ -456,11 +458,11 @@ STATUS: Final = (
 """How far a sink is, a row a partition."""
 
 NAMED_SCHEMAS: Final = (
-    Column("topic", lambda row: row.use.topic, is_whole=True),
-    Column("part", lambda row: row.use.part),
-    Column("schema", lambda row: str(row.use.id), is_number=True),
-    Column("kind", lambda row: row.kind or row.state),
-    Column("subjects", lambda row: ", ".join(row.subjects) or UNKNOWN),
+    ListColumn("topic", lambda row: row.use.topic, is_whole=True),
+    ListColumn("part", lambda row: row.use.part),
+    ListColumn("schema", lambda row: str(row.use.id), is_number=True),
+    ListColumn("kind", lambda row: row.kind or row.state),
+    ListColumn("subjects", lambda row: ", ".join(row.subjects) or UNKNOWN),
 )
 """The registry schemas that records name, a row a schema."""
 
@@ -471,11 +473,11 @@ def _note(row: "CapturedPosition") -> str:
 
 
 GROUPS: Final = (
-    Column("group", lambda row: row.group, is_whole=True),
+    ListColumn("group", lambda row: row.group, is_whole=True),
     *_PLACE,
     *_numbers(offset="offset", lag="unread"),
-    Column("captured", lambda row: _moment(row.taken), is_whole=True),
-    Column("note", _note),
+    ListColumn("captured", lambda row: _moment(row.taken), is_whole=True),
+    ListColumn("note", _note),
 )
 """Where consumer groups stood, a row a group and partition."""
 
@@ -486,27 +488,27 @@ def _copy(row: "GroupTranslated") -> str:
 
 
 TRANSLATED: Final = (
-    Column("group", lambda row: row.group or UNKNOWN, is_whole=True),
+    ListColumn("group", lambda row: row.group or UNKNOWN, is_whole=True),
     *_PLACE,
-    Column("copy", _copy, is_spared=True, is_whole=True),
+    ListColumn("copy", _copy, is_spared=True, is_whole=True),
     *_numbers(was="was", becomes="becomes", unread="unread"),
-    Column("captured", lambda row: _moment(row.taken), is_spared=True, is_whole=True),
+    ListColumn("captured", lambda row: _moment(row.taken), is_spared=True, is_whole=True),
     *_texts("note"),
 )
 """Where groups go on in restored topics, a row a group and partition."""
 
 VERIFIED: Final = (
-    Column("topic", itemgetter(0), is_whole=True),
-    Column("p", itemgetter(1), is_number=True),
-    Column("objects", itemgetter(2), is_number=True),
-    Column("records", itemgetter(3), is_number=True),
-    Column("result", itemgetter(4)),
+    ListColumn("topic", itemgetter(0), is_whole=True),
+    ListColumn("p", itemgetter(1), is_number=True),
+    ListColumn("objects", itemgetter(2), is_number=True),
+    ListColumn("records", itemgetter(3), is_number=True),
+    ListColumn("result", itemgetter(4)),
 )
 """What verifying objects has shown, in texts."""
 
 COMPARED: Final = (
     *_PLACE,
-    Column("copy", lambda row: row.target or "", is_spared=True),
+    ListColumn("copy", lambda row: row.target or "", is_spared=True),
     *_numbers(records="equal"),
     *_texts("result"),
 )
@@ -531,39 +533,39 @@ def _resource(row: "AclPlanned") -> str:
 
 
 ACLS: Final = (
-    Column("ACL", lambda row: row.action),
-    Column("permission", lambda row: row.acl.permission),
-    Column("principal", lambda row: row.acl.principal),
-    Column("operation", lambda row: row.acl.operation),
-    Column("on", _resource),
-    Column("host", lambda row: row.acl.host, is_spared=True),
+    ListColumn("ACL", lambda row: row.action),
+    ListColumn("permission", lambda row: row.acl.permission),
+    ListColumn("principal", lambda row: row.acl.principal),
+    ListColumn("operation", lambda row: row.acl.operation),
+    ListColumn("on", _resource),
+    ListColumn("host", lambda row: row.acl.host, is_spared=True),
     *_texts("note"),
 )
 """The ACLs of a backup, and what is done with each."""
 
 USERS: Final = (
-    Column("user", lambda row: row.action),
-    Column("name", lambda row: row.user.name),
-    Column("mechanism", lambda row: row.user.mechanism),
-    Column("iterations", lambda row: digits(row.user.iterations), is_number=True),
+    ListColumn("user", lambda row: row.action),
+    ListColumn("name", lambda row: row.user.name),
+    ListColumn("mechanism", lambda row: row.user.mechanism),
+    ListColumn("iterations", lambda row: digits(row.user.iterations), is_number=True),
     *_texts("note"),
 )
 """The SCRAM users of a backup, and what is done with each."""
 
 BROKER_SETTINGS: Final = (
-    Column("broker setting", lambda row: row.setting),
-    Column("captured", lambda row: row.captured or UNKNOWN),
-    Column("here", lambda row: row.here or UNKNOWN),
+    ListColumn("broker setting", lambda row: row.setting),
+    ListColumn("captured", lambda row: row.captured or UNKNOWN),
+    ListColumn("here", lambda row: row.here or UNKNOWN),
 )
 """The settings of brokers that differ from the captured ones."""
 
 RUNS: Final = (
-    Column("run", lambda row: row.run, is_whole=True),
-    Column("result", lambda row: row.result or UNKNOWN),
-    Column("exit", lambda row: _text(row.exit_code), is_number=True),
+    ListColumn("run", lambda row: row.run, is_whole=True),
+    ListColumn("result", lambda row: row.result or UNKNOWN),
+    ListColumn("exit", lambda row: _text(row.exit_code), is_number=True),
     *_numbers("records", "objects"),
     _bytes("stored", "bytes_stored"),
-    Column("took", lambda row: duration(row.seconds), is_number=True),
+    ListColumn("took", lambda row: duration(row.seconds), is_number=True),
 )
 """How past runs ended, a row a run."""
 
@@ -579,26 +581,26 @@ def _ended(row: "DrillChecked") -> str:
 
 
 REPORTS: Final = (
-    Column("report", lambda row: digits(row.number), is_number=True),
-    Column("drill", lambda row: row.report.id if row.report else UNKNOWN, is_whole=True),
-    Column("ended", _ended, is_whole=True),
-    Column("result", _result),
-    Column("RTO", lambda row: duration(row.report and row.report.rto_s), is_number=True),
-    Column("RPO", lambda row: duration(row.report and row.report.rpo_s), is_number=True),
+    ListColumn("report", lambda row: digits(row.number), is_number=True),
+    ListColumn("drill", lambda row: row.report.id if row.report else UNKNOWN, is_whole=True),
+    ListColumn("ended", _ended, is_whole=True),
+    ListColumn("result", _result),
+    ListColumn("RTO", lambda row: duration(row.report and row.report.rto_s), is_number=True),
+    ListColumn("RPO", lambda row: duration(row.report and row.report.rpo_s), is_number=True),
     *_texts("signature"),
 )
 """The reports of drills, a row a report."""
 
 SETTINGS: Final = (
-    Column("setting", lambda row: row.name, is_whole=True),
+    ListColumn("setting", lambda row: row.name, is_whole=True),
     *_texts("value", "origin"),
 )
 """The effective configuration, a row a setting."""
 
 PLUGINS: Final = (
-    Column("kind", lambda row: row.extension_point, is_whole=True),
+    ListColumn("kind", lambda row: row.extension_point, is_whole=True),
     *_texts("name", is_whole=True),
-    Column("class", lambda row: row.target, is_spared=True, is_whole=True),
+    ListColumn("class", lambda row: row.target, is_spared=True, is_whole=True),
     *_texts("package", "version"),
 )
 """What is installed, a row an implementation."""
@@ -631,7 +633,7 @@ class Bar:
     """One line of a map, from the number *low*: an offset, or a day since year 1."""
 
     partition: int
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[MapRange, ...]
     low: int
     high: int
 
@@ -657,9 +659,9 @@ def by_day(maps: Iterable["PartitionCoverage"]) -> list[Bar]:
     return [Bar(partition, stretches, low, high) for partition, stretches in found]
 
 
-def _stretch(days: Days) -> Stretch:
+def _stretch(days: Days) -> MapRange:
     first, last = (date.fromisoformat(day).toordinal() for day in (days.first, days.last))
-    return Stretch(days.state, first, last)
+    return MapRange(days.state, first, last)
 
 
 def draw_map(maps: Sequence["PartitionCoverage"], stream: OutputStream) -> None:

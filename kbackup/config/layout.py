@@ -14,7 +14,7 @@ from kbackup.config.property import (
     SINK,
     SPARK,
     WITHOUT_LAYOUT,
-    Group,
+    PropertyGroup,
     boolean,
     check_folder,
     check_not_empty,
@@ -42,7 +42,7 @@ CONNECTORS_EXTRACTOR: Final = "wallclock"
 """The timestamp extractor of the connectors' layout if ``timestamp.extractor`` is not set."""
 
 
-class LayoutSettings(Group, title="Layout", commands=ALL - WITHOUT_LAYOUT):
+class LayoutSettings(PropertyGroup, title="Layout", commands=ALL - WITHOUT_LAYOUT):
     """Names and contents of objects, with the connectors' property names."""
 
     topics_dir = text(
@@ -164,7 +164,7 @@ class LayoutSettings(Group, title="Layout", commands=ALL - WITHOUT_LAYOUT):
     )
 
 
-class RotationSettings(Group, title="Rotation", commands=SINK):
+class RotationSettings(PropertyGroup, title="Rotation", commands=SINK):
     """When a file is closed and the next one begins."""
 
     flush_size = integer(
@@ -228,7 +228,7 @@ class RotationSettings(Group, title="Rotation", commands=SINK):
     )
 
 
-class Safety(Group, title="Safety", commands=RUNS):
+class Safety(PropertyGroup, title="Safety", commands=RUNS):
     """What a bad record does, and what a run may not do."""
 
     behavior_on_null_values = words(
@@ -303,7 +303,7 @@ class Safety(Group, title="Safety", commands=RUNS):
     )
 
 
-class Tolerance(Group, title="Errors", commands=SINK):
+class Tolerance(PropertyGroup, title="Errors", commands=SINK):
     """What happens to a bad record, in Kafka Connect's own words."""
 
     errors_tolerance = words(

@@ -126,7 +126,7 @@ def variable(name: str) -> str:
     return VARIABLES + name.upper().replace(".", "_")
 
 
-class Group:
+class PropertyGroup:
     """Settings under one heading.
 
     Attributes:
@@ -170,7 +170,7 @@ switch = _nameless(options.switch)
 text = _nameless(options.text)
 verbatim = _nameless(options.verbatim)
 words = _nameless(options.words)
-"""`kbackup.options`, for the attributes of a `Group`."""
+"""`kbackup.options`, for the attributes of a `PropertyGroup`."""
 
 
 def path(help: str, **more: Unpack[More]) -> Option[str | None]:  # noqa: A002
@@ -190,7 +190,7 @@ def pattern(help: str, *, commands: Commands, example: str) -> Option[str | None
     )
 
 
-def properties(group: type[Group]) -> Iterator[Property]:
+def properties(group: type[PropertyGroup]) -> Iterator[Property]:
     """Yield the properties that *group* declares, in its order."""
     for option in vars(group).values():
         if isinstance(option, Option):

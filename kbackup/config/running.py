@@ -20,7 +20,7 @@ from kbackup.config.property import (
     SINK,
     SPARK,
     TIMED,
-    Group,
+    PropertyGroup,
     boolean,
     check_group,
     check_servers,
@@ -60,7 +60,7 @@ NO_GROUPS: Final = "none"
 """The value of ``groups`` with which a sink captures none."""
 
 
-class Kafka(Group, title="Kafka", commands=KAFKA):
+class Kafka(PropertyGroup, title="Kafka", commands=KAFKA):
     """Where the records are, and which of them."""
 
     bootstrap_servers = optional_text(
@@ -176,7 +176,7 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
     )
 
 
-class Store(Group, title="S3", commands=ALL):
+class PlaceSettings(PropertyGroup, title="S3", commands=ALL):
     """Where the backup is."""
 
     store_url = parsed(
@@ -190,7 +190,7 @@ class Store(Group, title="S3", commands=ALL):
     )
 
 
-class Encryption(Group, title="Encryption", commands=ALL - {"abort-uploads"}):
+class EncryptionSettings(PropertyGroup, title="Encryption", commands=ALL - {"abort-uploads"}):
     """With what objects are encrypted before they are stored, and decrypted again."""
 
     encryption_recipients = parsed(
@@ -233,7 +233,7 @@ class Encryption(Group, title="Encryption", commands=ALL - {"abort-uploads"}):
     )
 
 
-class SchemaRegistry(Group, title="Schema Registry", commands=RUNS | {"doctor"}):
+class SchemaRegistry(PropertyGroup, title="Schema Registry", commands=RUNS | {"doctor"}):
     """The registry of a sink's source, or of a restore's target.
 
     Converters have properties of their own, which may name another registry for keys and values.
@@ -269,7 +269,7 @@ class SchemaRegistry(Group, title="Schema Registry", commands=RUNS | {"doctor"})
     )
 
 
-class FollowSettings(Group, title="Following", commands=RUNS):
+class FollowSettings(PropertyGroup, title="Following", commands=RUNS):
     """Whether a run ends, or continues with what is new."""
 
     follow = switch(
@@ -294,7 +294,7 @@ class FollowSettings(Group, title="Following", commands=RUNS):
     )
 
 
-class Generic(Group, title="Objects of any name", commands=READING):
+class Generic(PropertyGroup, title="Objects of any name", commands=READING):
     """Which objects a command reads that no sink has named, and as what."""
 
     mode = words(
@@ -350,7 +350,7 @@ def _begins_names(prefix: str) -> None:
         raise ValueError("expected letters, digits, '.', '_' and '-', such as copy_of_")
 
 
-class Restore(Group, title="Restore", commands=RESTORE):
+class Restore(PropertyGroup, title="Restore", commands=RESTORE):
     """To which topics a restore writes, and how."""
 
     rename = verbatim(
@@ -514,7 +514,7 @@ class Restore(Group, title="Restore", commands=RESTORE):
     )
 
 
-class RunSettings(Group, title="Spark", commands=SPARK):
+class RunSettings(PropertyGroup, title="Spark", commands=SPARK):
     """On which machines the work is done."""
 
     master = text(
@@ -531,7 +531,7 @@ class RunSettings(Group, title="Spark", commands=SPARK):
     )
 
 
-class OutputSettings(Group, title="Output", commands=ALL, in_files=False):
+class OutputSettings(PropertyGroup, title="Output", commands=ALL, in_files=False):
     """What is printed, and where."""
 
     json = switch("Print one JSON object per line on stdout.", False)

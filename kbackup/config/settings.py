@@ -6,17 +6,17 @@ from typing import Any, Final, NoReturn, Self
 
 from kbackup import plugins
 from kbackup.config.layout import LayoutSettings, RotationSettings, Safety, Tolerance
-from kbackup.config.property import Group, Property, names_store, of_plugins, properties
+from kbackup.config.property import Property, PropertyGroup, names_store, of_plugins, properties
 from kbackup.config.running import (
-    Encryption,
+    EncryptionSettings,
     FollowSettings,
     Generic,
     Kafka,
     OutputSettings,
+    PlaceSettings,
     Restore,
     RunSettings,
     SchemaRegistry,
-    Store,
 )
 from kbackup.naming import View, place_of
 from kbackup.naming.renaming import Rename, TopicFilter
@@ -25,7 +25,7 @@ from kbackup.plugins import Step
 
 class Settings(
     OutputSettings, RunSettings, Restore, Generic, Tolerance, Safety, FollowSettings,
-    RotationSettings, SchemaRegistry, LayoutSettings, Encryption, Store, Kafka,
+    RotationSettings, SchemaRegistry, LayoutSettings, EncryptionSettings, PlaceSettings, Kafka,
 ):  # fmt: skip
     """The configuration of one command: plain data, which may cross a process.
 
@@ -137,7 +137,9 @@ class Settings(
 
 
 GROUPS: Final = tuple(
-    kind for kind in reversed(Settings.__mro__) if issubclass(kind, Group) and "title" in vars(kind)
+    kind
+    for kind in reversed(Settings.__mro__)
+    if issubclass(kind, PropertyGroup) and "title" in vars(kind)
 )
 """The groups of settings, in the order of the reference."""
 

@@ -46,7 +46,7 @@ class UnsureError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _ColumnPart:
     """A part of a schema: what C is told of it, and the type of its column."""
 
     kind: int
@@ -74,10 +74,10 @@ def decode(datums: pa.BinaryArray, text: str) -> pa.Array | None:
         return None
 
 
-def _read(library: Any, datums: pa.BinaryArray, parts: list[_Part]) -> pa.Array:
+def _read(library: Any, datums: pa.BinaryArray, parts: list[_ColumnPart]) -> pa.Array:
     rows = len(datums)
     _, offsets, data = datums.buffers()
-    told = (avro_walk.Part * len(parts))()
+    told = (avro_walk.SchemaPart * len(parts))()
     rooms = [_Room(part, one, rows) for part, one in zip(parts, told, strict=True)]
     ends, row = offsets.address + 4 * datums.offset, 0
     while row < rows:
@@ -90,7 +90,7 @@ def _read(library: Any, datums: pa.BinaryArray, parts: list[_Part]) -> pa.Array:
 class _Room:
     """The memory of one part's column."""
 
-    def __init__(self, part: _Part, told: avro_walk.Part, rows: int) -> None:
+    def __init__(self, part: _ColumnPart, told: avro_walk.SchemaPart, rows: int) -> None:
         self.part, self.told = part, told
         self.items = rows
         self.values, self.valid, self.starts = (
@@ -165,9 +165,9 @@ def _column(library: Any, data: pa.Buffer, rows: int, rooms: Iterator[_Room]) ->
 
 
 @lru_cache(100)
-def _parts_of(text: str) -> list[_Part] | None:
+def _parts_of(text: str) -> list[_ColumnPart] | None:
     """Return the parts of a schema, each before those within it; None if C cannot read them all."""
-    parts: list[_Part] = []
+    parts: list[_ColumnPart] = []
     try:
         _add(shape_of(text), from_avro(json.loads(text)), -1, parts)
     except (UnsureError, ValueError, KeyError, TypeError, AttributeError):
@@ -175,7 +175,7 @@ def _parts_of(text: str) -> list[_Part] | None:
     return parts
 
 
-def _add(shape: Any, schema: ConnectSchema, some: int, parts: list[_Part]) -> None:
+def _add(shape: Any, schema: ConnectSchema, some: int, parts: list[_ColumnPart]) -> None:
     whole: tuple[Any, ...] = (shape,) if isinstance(shape, str) else shape
     kind, *within = whole
     if kind == "union":
@@ -184,7 +184,7 @@ def _add(shape: Any, schema: ConnectSchema, some: int, parts: list[_Part]) -> No
         branch = within.index("null") ^ 1
         _add(within[branch], schema, branch, parts)
         return
-    inner: list[_Part] = []
+    inner: list[_ColumnPart] = []
     if kind == "record" and within and schema.type is Type.STRUCT:
         for each, (_, field) in zip(within, schema.fields, strict=True):
             _add(each, field, -1, inner)
@@ -199,15 +199,15 @@ def _add(shape: Any, schema: ConnectSchema, some: int, parts: list[_Part]) -> No
     else:
         parts.append(_plain(kind, within, schema, some))
         return
-    parts += [_Part(own, some, len(inner), schema.arrow()), *inner]
+    parts += [_ColumnPart(own, some, len(inner), schema.arrow()), *inner]
 
 
-def _plain(kind: str, parts: list[Any], schema: ConnectSchema, some: int) -> _Part:
+def _plain(kind: str, parts: list[Any], schema: ConnectSchema, some: int) -> _ColumnPart:
     if kind == "enum":
         symbols = pa.array(parts, pa.string())
-        return _Part(avro_walk.ENUM, some, len(parts), pa.string(), symbols)
+        return _ColumnPart(avro_walk.ENUM, some, len(parts), pa.string(), symbols)
     if kind == "fixed" and parts[0] < 2**31:
-        return _Part(avro_walk.FIXED, some, parts[0], pa.binary())
+        return _ColumnPart(avro_walk.FIXED, some, parts[0], pa.binary())
     if (kind, schema.type) not in _KINDS:
         raise UnsureError
-    return _Part(_KINDS[kind, schema.type], some, 0, schema.arrow())
+    return _ColumnPart(_KINDS[kind, schema.type], some, 0, schema.arrow())

@@ -76,7 +76,7 @@ def from_avro(found: Any) -> ConnectSchema:
         ValueError: If there is none, for example for a recursive type, or it has more than
             `TYPES_MOST` types: a name in two places doubles what it stands for.
     """
-    return _Reading().schema(found, "")
+    return _AvroReading().schema(found, "")
 
 
 def branch_name(found: Any) -> str:
@@ -92,7 +92,7 @@ def branch_name(found: Any) -> str:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _AvroReading:
     """One Avro schema being read."""
 
     named: dict[str, ConnectSchema] = field(default_factory=dict)

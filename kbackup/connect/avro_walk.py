@@ -27,7 +27,7 @@ AVRO: Final = "avro"
 """``Schema.encoding`` of datums with an Avro schema."""
 
 
-class Part(ctypes.Structure):
+class SchemaPart(ctypes.Structure):
     """A part of a schema that is read: ``struct part`` of ``avro.c``."""
 
     _fields_ = (
@@ -62,8 +62,8 @@ BYTES, FIXED, ENUM, RECORD, ARRAY, MAP = range(7, 13)
 _P, _I32, _I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "digest": (ctypes.c_char_p,),
-    "avro_read": (_I64, _P, _P, _I64, _I64, ctypes.POINTER(Part), _I32),
-    "avro_copy": (_I32, _P, ctypes.POINTER(Part), _I64, _P),
+    "avro_read": (_I64, _P, _P, _I64, _I64, ctypes.POINTER(SchemaPart), _I32),
+    "avro_copy": (_I32, _P, ctypes.POINTER(SchemaPart), _I64, _P),
     "avro_walk": (None, _P, _P, _I64, ctypes.POINTER(Node), _I32, _I64, _P),
 }
 """Result and arguments of each ``KB_API`` function, by its name without ``kb_``."""

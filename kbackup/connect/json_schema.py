@@ -164,7 +164,9 @@ def from_json_schema(
 def _from_text(
     text: str, imports: tuple[tuple[str, str], ...], style: JsonSchemaStyle
 ) -> ConnectSchema:
-    reading = _Reading({"": _parsed(text)} | {name: _parsed(more) for name, more in imports}, style)
+    reading = _JsonSchemaReading(
+        {"": _parsed(text)} | {name: _parsed(more) for name, more in imports}, style
+    )
     try:
         return reading.schema(reading.documents[""], "")
     except (TypeError, AttributeError, KeyError) as error:
@@ -179,7 +181,7 @@ def _parsed(text: str) -> Any:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _JsonSchemaReading:
     """One JSON Schema being read."""
 
     documents: dict[str, Any]  # by name; the schema itself has none

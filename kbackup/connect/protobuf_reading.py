@@ -118,7 +118,7 @@ def from_message(found: Any, style: ProtobufStyle) -> ConnectSchema:
     """
     if style.wrapped_alone and found.full_name in WRAPPERS:
         return ConnectSchema(WRAPPERS[found.full_name])
-    return _Reading(style).message(found)
+    return _MessageReading(style).message(found)
 
 
 def _parts(found: Any, style: ProtobufStyle) -> list[tuple[str, Any, bool]]:
@@ -141,7 +141,7 @@ def is_map(found: Any) -> bool:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _MessageReading:
     """One message being read."""
 
     style: ProtobufStyle

@@ -211,7 +211,7 @@ class RegisteredConverter:
 
 
 @dataclass(slots=True)
-class _Group:
+class _SchemaRows:
     """The rows of one schema: their column, and how many of them have been used."""
 
     column: Column
@@ -255,7 +255,7 @@ def decode(
             bad |= {row: _messageless(row) for row in pc.indices_nonzero(wrong).to_pylist()}
         keys = pc.binary_join_element_wise(keys.cast(pa.string()).cast(pa.binary()), messages, b":")
     kinds = keys.dictionary_encode()
-    groups: dict[int, _Group] = {}
+    groups: dict[int, _SchemaRows] = {}
     usable: list[int | None] = []
     for kind in range(len(kinds.dictionary)):
         rows = pc.indices_nonzero(pc.equal(kinds.indices, kind))
@@ -304,16 +304,16 @@ def _group(
     of_schema: Decode,
     schema_id: int,
     message: bytes,
-) -> _Group:
+) -> _SchemaRows:
     found = registry.schema(schema_id)
     if found is None:
         raise ValueError("the Schema Registry has no schema of this id")
     mine = bodies if len(rows) == len(bodies) else bodies.take(rows)
-    return _Group(of_schema(mine, SchemaWithId(schema_id, found, message)))
+    return _SchemaRows(of_schema(mine, SchemaWithId(schema_id, found, message)))
 
 
 def _runs(
-    of_rows: pa.Int32Array, groups: Mapping[int, _Group], bad: Mapping[int, Bad]
+    of_rows: pa.Int32Array, groups: Mapping[int, _SchemaRows], bad: Mapping[int, Bad]
 ) -> Sequence[Column]:
     """Return a column for each run of one schema; rows without one stay in the current run."""
     filled = pc.fill_null_backward(pc.fill_null_forward(of_rows))

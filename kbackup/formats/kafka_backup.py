@@ -216,7 +216,7 @@ def _other_form(data: bytes) -> str | None:
     return None
 
 
-class _Head(NamedTuple):
+class _SegmentHead(NamedTuple):
     """What the header says of the body."""
 
     compression: int
@@ -247,7 +247,7 @@ def _read(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBatch]:
         raise corrupt(f"its last offset is {last}, its header says {head.last}")
 
 
-def _checked(file: BinaryIO) -> tuple[_Head, int]:
+def _checked(file: BinaryIO) -> tuple[_SegmentHead, int]:
     """Check everything but the body; return the header, and the bytes of the body."""
     data = file.read(_HEAD.size)
     if (form := _other_form(data)) is not None:
@@ -292,7 +292,7 @@ def _checked(file: BinaryIO) -> tuple[_Head, int]:
     if records and not _is_possible(records, first, last):
         said = counted(records, "record")
         raise corrupt(f"its header says {said} at the offsets {first} to {last}")
-    return _Head(compression, records, first, last), size
+    return _SegmentHead(compression, records, first, last), size
 
 
 def _is_possible(records: int, first: int, last: int) -> bool:

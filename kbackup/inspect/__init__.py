@@ -49,7 +49,7 @@ class MapState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class MapRange:
     """Numbers, from *first* to *last* inclusive, of which one thing is true.
 
     They are offsets, or days since 1970-01-01.
@@ -69,14 +69,14 @@ class Days:
     last: str
 
 
-def merged(stretches: Iterable[Stretch]) -> tuple[Stretch, ...]:
+def merged(stretches: Iterable[MapRange]) -> tuple[MapRange, ...]:
     """Return *stretches* in order and without overlap, neighbours of one state made one."""
     bounds: dict[int, dict[MapState, int]] = {}
     for one in stretches:
         for at, step in ((one.first, 1), (one.last + 1, -1)):
             steps = bounds.setdefault(at, {})
             steps[one.state] = steps.get(one.state, 0) + step
-    found: list[Stretch] = []
+    found: list[MapRange] = []
     depth = dict.fromkeys(MapState, 0)
     for at, end in pairwise(sorted(bounds)):
         for state, step in bounds[at].items():
@@ -85,9 +85,9 @@ def merged(stretches: Iterable[Stretch]) -> tuple[Stretch, ...]:
         if now is None:
             continue
         if found and found[-1].state == now and found[-1].last == at - 1:
-            found[-1] = Stretch(now, found[-1].first, end - 1)
+            found[-1] = MapRange(now, found[-1].first, end - 1)
         else:
-            found.append(Stretch(now, at, end - 1))
+            found.append(MapRange(now, at, end - 1))
     return tuple(found)
 
 
@@ -100,7 +100,7 @@ NOTHING_KNOWN: Final = "nothing"
 _NOT_THERE: Final = (MapState.EXPIRED, MapState.REMOVED)
 
 
-def cells(stretches: Sequence[Stretch], low: int, high: int, width: int) -> list[str]:
+def cells(stretches: Sequence[MapRange], low: int, high: int, width: int) -> list[str]:
     """Return *low* to *high*, both included, in at most *width* cells of the same size.
 
     A cell is a `MapState`, `PART` or `NOTHING_KNOWN`.  What is missing shows in its cell, however

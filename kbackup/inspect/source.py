@@ -409,10 +409,10 @@ class BackupSource(DataSource):  # type: ignore[misc]  # pyspark has no types
         found = self.found
         if found is None:
             found = Found.read(_settings(self.options))
-        return Reader(found, to_arrow_schema(schema, timezone="UTC"))
+        return QueryReader(found, to_arrow_schema(schema, timezone="UTC"))
 
 
-class Reader(DataSourceReader):  # type: ignore[misc]
+class QueryReader(DataSourceReader):  # type: ignore[misc]
     """Reads what a query's conditions select, a chunk in each task."""
 
     def __init__(self, found: Found, schema: pa.Schema) -> None:

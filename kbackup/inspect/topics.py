@@ -30,7 +30,7 @@ from kbackup.catalog.reading import facts, read
 from kbackup.errors import ConfigurationError, counted, form
 from kbackup.events import INLINE, Plain, Warned
 from kbackup.formats import FormatOptions
-from kbackup.inspect import Days, MapState, Stretch, day, merged
+from kbackup.inspect import Days, MapRange, MapState, day, merged
 from kbackup.inspect.peek import named_schemas, shown_bytes
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, TopicFilter
@@ -63,7 +63,7 @@ class PartitionCoverage:
     HEAD: ClassVar = {"type": "coverage"}
 
     where: TopicPartition = field(metadata=INLINE)
-    offsets: tuple[Stretch, ...]
+    offsets: tuple[MapRange, ...]
     days: tuple[Days, ...]
 
 
@@ -76,7 +76,7 @@ def coverage(
     """Return what is there of one partition, by its objects and all keys that are *present*."""
     found = entered(map(by_name, sets), ledger, present)
     offsets = [
-        Stretch(state, span.start_offset, span.end_offset - 1)
+        MapRange(state, span.start_offset, span.end_offset - 1)
         for state, spans in (
             (MapState.MISSING, found.said.missing),
             (MapState.DISPUTED, [one.span for one in found.disputes]),
@@ -95,11 +95,11 @@ def coverage(
     return PartitionCoverage(where, merged(offsets), tuple(told))
 
 
-def _days(state: MapState, entries: Iterable[Entry | None]) -> Iterator[Stretch]:
+def _days(state: MapState, entries: Iterable[Entry | None]) -> Iterator[MapRange]:
     for entry in entries:
         if entry is not None and entry.min_timestamp is not None:
             last = entry.min_timestamp if entry.max_timestamp is None else entry.max_timestamp
-            yield Stretch(state, entry.min_timestamp // _DAY_MS, last // _DAY_MS)
+            yield MapRange(state, entry.min_timestamp // _DAY_MS, last // _DAY_MS)
 
 
 _CODECS: Final = {

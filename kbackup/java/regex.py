@@ -86,14 +86,14 @@ class JavaPattern:
 
 
 @dataclass(slots=True)
-class _Taken:
+class _MatchingCost:
     """What a pattern has taken in this process."""
 
     seconds: float = 0.0
     names: int = 0
 
 
-_taken: Final[dict[str, _Taken]] = defaultdict(_Taken)
+_taken: Final[dict[str, _MatchingCost]] = defaultdict(_MatchingCost)
 
 
 PROPERTIES: Final = {
@@ -188,11 +188,11 @@ _MAX_SIZE: Final = 2_000
 
 def translate(pattern: str) -> JavaPattern:
     """Read a Java pattern; `PatternError` if Java refuses it, or it may mean something else."""
-    return _Reader(pattern).pattern()
+    return _PatternReader(pattern).pattern()
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _Element:
     """A part of a pattern, as the engine reads it."""
 
     text: str
@@ -202,7 +202,7 @@ class _Part:
     is_one: bool = False  # it always matches exactly one character
 
 
-class _Reader:
+class _PatternReader:
     """A place in a pattern, and what has been learnt on the way to it."""
 
     def __init__(self, source: str) -> None:
@@ -246,14 +246,14 @@ class _Reader:
             self._at = GAP.match(self._source, self._at).end()  # type: ignore[union-attr]
         return self._source[self._at : self._at + 1]
 
-    def _branches(self) -> _Part:
+    def _branches(self) -> _Element:
         """Read up to the ')' that ends the group, or to the end."""
         first = self._groups + 1
         branches = [self._sequence()]
         while self._next() == "|":
             self._at += 1
             branches.append(self._sequence())
-        return _Part(
+        return _Element(
             "|".join(branch.text for branch in branches),
             any(branch.is_empty for branch in branches),
             self._bounded(sum(branch.size for branch in branches)),
@@ -265,17 +265,17 @@ class _Reader:
             self._refuse(f"with its repetitions written out it has more than {_MAX_SIZE:,} parts")
         return size
 
-    def _sequence(self) -> _Part:
-        parts: list[_Part] = []
+    def _sequence(self) -> _Element:
+        parts: list[_Element] = []
         while self._next() not in {"", "|", ")"}:
             parts.append(self._repeated(self._atom()))
-        return _Part(
+        return _Element(
             "".join(part.text for part in parts),
             all(part.is_empty for part in parts),
             self._bounded(1 + sum(part.size for part in parts)),
         )
 
-    def _repeated(self, part: _Part) -> _Part:
+    def _repeated(self, part: _Element) -> _Element:
         if self._next() not in {"?", "*", "+", "{"}:
             return part
         repeat = REPEAT.match(self._source, self._at)
@@ -295,21 +295,21 @@ class _Reader:
         if high != 1:
             self._doubtful.update(part.groups)
         self._at = repeat.end()
-        return _Part(
+        return _Element(
             f"{part.text}{repeat[0]}",
             part.is_empty or low == 0,
             self._bounded(part.size * max(low, 1)),
             part.groups,
         )
 
-    def _atom(self) -> _Part:
+    def _atom(self) -> _Element:
         token = OUTSIDE.match(self._source, self._at)
         if self._source[self._at] in "?*+":
             self._refuse(f"there is nothing before {self._source[self._at]!r} for it to repeat")
         if token is None:
             self._refuse(f"{self._what_is_here()} is not supported")
         if token["class"]:
-            return _Part(self._class(), is_one=True)
+            return _Element(self._class(), is_one=True)
         if token["opening"]:
             return self._group(token)
         self._at = token.end()
@@ -318,33 +318,33 @@ class _Reader:
         if token["anchor"] or token["line"]:
             # Without line ends in a name, all ends are one.
             end = token["anchor"] in {"Z", "z"} or token["line"] == "$"
-            return _Part(r"\Z" if end else r"\A" if token["line"] else token[0], True, 0)
+            return _Element(r"\Z" if end else r"\A" if token["line"] else token[0], True, 0)
         if token["reference"] or token["named"]:
             return self._reference(token)
-        return _Part("." if token["plain"] == "." else self._one(token), is_one=True)
+        return _Element("." if token["plain"] == "." else self._one(token), is_one=True)
 
     def _what_is_here(self) -> str:
         rest = self._source[self._at :]
         return re.match(r"\\[pP]\{\w*\}?|\(\?<?.?|\\.|.|", rest, re.DOTALL)[0]  # type: ignore[index]
 
-    def _quoted(self, text: str) -> _Part:
+    def _quoted(self, text: str) -> _Element:
         if not text:  # a repetition would be one of what stands before it
             self._refuse(r"an empty \Q\E is not supported")
         if self._next() in {"?", "*", "+", "{"}:  # it repeats the last character only
             self._refuse(r"a repetition right after \E; put what it repeats into (?:...)")
-        return _Part(regex.escape(text, special_only=False), size=len(text))
+        return _Element(regex.escape(text, special_only=False), size=len(text))
 
-    def _reference(self, token: re.Match[str]) -> _Part:
+    def _reference(self, token: re.Match[str]) -> _Element:
         name = token["named"]
         number = self._names.get(name, 0) if name else int(token["reference"])
         if self._behind or number not in self._closed:
             self._refuse(f"{token[0]} refers to no group that ends before it, or in a look-behind")
         self._references.add(number)
-        return _Part(rf"\g<{number}>", is_empty=True)
+        return _Element(rf"\g<{number}>", is_empty=True)
 
     # Groups
 
-    def _group(self, token: re.Match[str]) -> _Part:
+    def _group(self, token: re.Match[str]) -> _Element:
         opening, name = token["opening"], token["as"]
         captures = opening == "(" or name is not None
         if self._behind and opening != "(?:":
@@ -363,17 +363,17 @@ class _Reader:
         self._behind = is_behind
         if captures:
             self._closed.add(number)
-            return _Part(
+            return _Element(
                 f"({body.text})", body.is_empty, body.size, range(number, self._groups + 1)
             )
         if opening != "(?:":
             self._doubtful.update(body.groups)
         if opening in {"(?:", "(?>"}:
-            return _Part(f"{opening}{body.text})", body.is_empty, body.size, body.groups)
+            return _Element(f"{opening}{body.text})", body.is_empty, body.size, body.groups)
         # A look-around is no character that could be repeated.
-        return _Part(f"{opening}{body.text})", True, 0, body.groups)
+        return _Element(f"{opening}{body.text})", True, 0, body.groups)
 
-    def _nested(self) -> _Part:
+    def _nested(self) -> _Element:
         self._deeper()
         body = self._branches()
         if self._next() != ")":

@@ -272,7 +272,7 @@ class ReadsBatches(Protocol):
         ...
 
 
-class Writer(Protocol):
+class TargetWriter(Protocol):
     """Writes to one target partition, and commits a position of its group with the records.
 
     It may write to other partitions of the topic too, and commit positions in them.
@@ -693,7 +693,7 @@ class Connection(Protocol):
         exactly_once: bool = True,
         max_message_bytes: int | None = None,
         is_spread: bool = False,
-    ) -> Writer:
+    ) -> TargetWriter:
         """Open a writer, and end whatever an earlier writer of its `fence` had begun.
 
         Args:
@@ -919,7 +919,7 @@ class KafkaSettings:
         exactly_once: bool = True,
         max_message_bytes: int | None = None,
         is_spread: bool = False,
-    ) -> Writer:
+    ) -> TargetWriter:
         """Open a writer: `Connection.writer`."""
         if exactly_once and not is_spread and self.writes_batches:
             from kbackup.kafka import produce  # noqa: PLC0415

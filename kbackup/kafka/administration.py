@@ -74,7 +74,7 @@ _GONE: Final = frozenset({Code.GROUP_ID_NOT_FOUND, Code.INVALID_GROUP_ID})
 """Answers about a group that was deleted since it was listed, or that keeps no offsets."""
 
 
-class _Partition(ctypes.Structure):
+class _CPartition(ctypes.Structure):
     """``rd_kafka_topic_partition_t``, a part of librdkafka's stable interface."""
 
     _fields_ = (
@@ -95,7 +95,7 @@ class _Partitions(ctypes.Structure):
     _fields_ = (
         ("cnt", ctypes.c_int),
         ("size", ctypes.c_int),
-        ("elems", ctypes.POINTER(_Partition)),
+        ("elems", ctypes.POINTER(_CPartition)),
     )
 
 
@@ -151,7 +151,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "event_error": (_I, _P),
     "topic_partition_list_new": (ctypes.POINTER(_Partitions), _I),
     "topic_partition_list_add": (
-        ctypes.POINTER(_Partition), ctypes.POINTER(_Partitions), _S, ctypes.c_int32,
+        ctypes.POINTER(_CPartition), ctypes.POINTER(_Partitions), _S, ctypes.c_int32,
     ),
     "topic_partition_list_destroy": (None, ctypes.POINTER(_Partitions)),
     "group_result_error": (_P, _P),
@@ -361,7 +361,7 @@ class KafkaGroups(Administrator):
             call["topic_partition_list_destroy"](listed)
 
     @contextmanager
-    def _answer(self, asked: str, group: str, partitions: Any) -> Iterator[Sequence[_Partition]]:
+    def _answer(self, asked: str, group: str, partitions: Any) -> Iterator[Sequence[_CPartition]]:
         """Ask something about a group's offsets, and yield the partitions of the answer."""
         call, client, why = self._call, self._client, ctypes.create_string_buffer(_TEXT_BYTES)
         queue = call["queue_new"](client)

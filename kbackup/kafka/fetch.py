@@ -95,7 +95,7 @@ class BatchReader:
     def batches(self, where: TopicPartition, span: Span) -> Generator[Batches, None, None]:
         """Read batches: `kbackup.kafka.ReadsBatches.batches`."""
         following = span.start_offset
-        for some in self._committed(_Reading(self, where, span)):
+        for some in self._committed(_SpanReading(self, where, span)):
             start, following = following, some.next_offset
             if some.first_offset >= start:
                 yield some
@@ -110,7 +110,7 @@ class BatchReader:
 
     def read(self, where: TopicPartition, span: Span) -> Generator[pa.RecordBatch, None, None]:
         """Read the records of *span*: `kbackup.kafka.Reader.read`."""
-        work, following = _Reading(self, where, span), span.start_offset
+        work, following = _SpanReading(self, where, span), span.start_offset
         try:
             for some in self._committed(work):
                 start, following = following, some.next_offset
@@ -121,7 +121,7 @@ class BatchReader:
             self._other = self._other or self._by_records()
             yield from self._other.read(where, Span(work.position, span.end_offset))
 
-    def _committed(self, work: "_Reading") -> Generator[Batches, None, None]:
+    def _committed(self, work: "_SpanReading") -> Generator[Batches, None, None]:
         try:
             while work.position < work.span.end_offset:
                 with self._turn:
@@ -139,7 +139,7 @@ class _OldFormatError(ConfigurationError):
 
 
 @dataclass(slots=True)
-class _Reading:
+class _SpanReading:
     """The reading of one span: one request is on its way while the last answer is worked on."""
 
     reader: BatchReader

@@ -94,7 +94,7 @@ _GROUP, _TRANSACTION = 0, 1
 """What coordinators are of."""
 
 
-class _Sent(NamedTuple):
+class _SentBatch(NamedTuple):
     """A batch that is not answered yet."""
 
     lane: "_Lane"
@@ -117,7 +117,7 @@ class _Lane:
 
 
 class BatchProducer(GroupWriter):
-    """Writes to the partitions of a topic: a `kbackup.kafka.Writer` that `WritesBatches`.
+    """Writes to the partitions of a topic: a `kbackup.kafka.TargetWriter` that `WritesBatches`.
 
     Memory: what is on its way, `FLIGHT_BYTES` or one batch, and of rows a batch of `BATCH_BYTES`.
 
@@ -148,7 +148,7 @@ class BatchProducer(GroupWriter):
         self._offsets = _Asked(self._brokers, group, _GROUP, self._patience_s)
         self._producer_id, self._epoch = -1, -1
         self._lanes: dict[TopicPartition, _Lane] = {}
-        self._awaited: deque[_Sent] = deque()
+        self._awaited: deque[_SentBatch] = deque()
         self._begun: float | None = None  # since when a transaction is open
         self._is_ending = False  # the coordinator has been asked, and has not answered
         self._not_before = 0.0
@@ -162,7 +162,7 @@ class BatchProducer(GroupWriter):
             raise
 
     def write(self, batch: pa.RecordBatch, where: TopicPartition | None = None) -> int:
-        """Send records in batches that are made of them: `Writer.write`."""
+        """Send records in batches that are made of them: `TargetWriter.write`."""
         for one in encoded(batch, self._batch_bytes, int(time.time() * 1000)):
             self.write_batches(one, where)
         return 0
@@ -187,7 +187,7 @@ class BatchProducer(GroupWriter):
         others: Mapping[TopicPartition, Position] = NO_OTHERS,
         where: TopicPartition | None = None,
     ) -> None:
-        """Make everything written so far visible: `Writer.commit`."""
+        """Make everything written so far visible: `TargetWriter.commit`."""
         positions = {where or self._target: position, **others}
         self.flush()
         self._begin()
@@ -204,13 +204,13 @@ class BatchProducer(GroupWriter):
             self._end(commits=True)
 
     def flush(self) -> None:
-        """Wait until everything written is acknowledged: `Writer.flush`."""
+        """Wait until everything written is acknowledged: `TargetWriter.flush`."""
         with self._failing("writing records"):
             while self._awaited:
                 self._take()
 
     def written(self, where: TopicPartition) -> Span | None:
-        """Return where records stand that were written: `Writer.written`."""
+        """Return where records stand that were written: `TargetWriter.written`."""
         lane = self._lanes.get(where)
         if lane is None:
             return None
@@ -329,7 +329,7 @@ class BatchProducer(GroupWriter):
         for part in parts:
             body.raw(part)
         connection.send(Api.PRODUCE, body)
-        self._awaited.append(_Sent(lane, connection, offset, count, size))
+        self._awaited.append(_SentBatch(lane, connection, offset, count, size))
         lane.sequence = (lane.sequence + count) % SEQUENCES
 
     def _take(self) -> None:
@@ -345,7 +345,7 @@ class BatchProducer(GroupWriter):
         start = found.base_offset if lane.written is None else lane.written.start_offset
         lane.written = Span(start, found.base_offset + sent.records)
 
-    def _answered(self) -> tuple[_Sent, Produced]:
+    def _answered(self) -> tuple[_SentBatch, Produced]:
         sent = self._awaited[0]
         answer = sent.connection.receive(Api.PRODUCE)
         found = Produced.of(answer, sent.connection.versions[Api.PRODUCE])

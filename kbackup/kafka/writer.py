@@ -89,7 +89,7 @@ def without_zero_timestamps(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]
 _PATIENCE_MS: Final = int(FULL_WAIT_S * 1000)
 
 
-class _Sent(NamedTuple):
+class _SentRows(NamedTuple):
     """A batch that is not acknowledged yet: the number of its first record, and its offsets."""
 
     number: int
@@ -109,7 +109,7 @@ class ColumnSender:
         self._native = NativeClient(Producer, properties, is_producer=True, logger=CLIENT_LOG)
         self.producer = self._native.client
         self._lock = Lock()
-        self._sent: deque[_Sent] = deque()
+        self._sent: deque[_SentRows] = deque()
         self._count = 0
         self._is_spread = False
         if not self._native.functions.writer_open(self._native.handle, target.topic.encode()):
@@ -129,7 +129,7 @@ class ColumnSender:
         _capsule, array = lent(batch)
         self._is_spread = self._is_spread or partition != self._target.partition
         self._forget_delivered()
-        self._sent.append(_Sent(self._count, batch["offset"]))
+        self._sent.append(_SentRows(self._count, batch["offset"]))
         row, wait = 0, None
         error, failure = c_int32(), c_int32()
         while row < len(batch):
@@ -559,13 +559,13 @@ class GroupWriter:
         self._id = f"{group}-{fence(target)}"
 
     def position(self, where: TopicPartition | None = None) -> Position | None:
-        """Return the committed position: `Writer.position`."""
+        """Return the committed position: `TargetWriter.position`."""
         return self._positions.read(where or self._target)
 
     def positions(
         self, wheres: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, Position | None]:
-        """Return committed positions, in one request: `Writer.positions`."""
+        """Return committed positions, in one request: `TargetWriter.positions`."""
         return self._positions.read_all(wheres)
 
 
@@ -638,7 +638,7 @@ class KafkaWriter(GroupWriter):
                 raise
 
     def write(self, batch: pa.RecordBatch, where: TopicPartition | None = None) -> int:
-        """Send the records of *batch*; returns when the client has taken them all: `Writer.write`.
+        """Send the records of *batch*; returns when the client has taken all: `TargetWriter.write`.
 
         Raises:
             RecordTooLargeError: If the cluster refused a record for its size.
@@ -664,7 +664,7 @@ class KafkaWriter(GroupWriter):
         others: Mapping[TopicPartition, Position] = NO_OTHERS,
         where: TopicPartition | None = None,
     ) -> None:
-        """Make everything written so far visible: `Writer.commit`; aborted if that is refused."""
+        """Make everything written so far visible, or abort it: `TargetWriter.commit`."""
         positions = {where or self._target: position, **others}
         if not self._exactly_once:
             self.flush()
@@ -722,12 +722,12 @@ class KafkaWriter(GroupWriter):
                 return
 
     def flush(self) -> None:
-        """Wait until everything written is acknowledged: `Writer.flush`."""
+        """Wait until everything written is acknowledged: `TargetWriter.flush`."""
         self._answers.flush(self._producer, self._call, lambda: self._sender.refusal() is not None)
         self._raise(self._sender.refusal())
 
     def written(self, where: TopicPartition) -> Span | None:
-        """Return where records stand that were written: `Writer.written`."""
+        """Return where records stand that were written: `TargetWriter.written`."""
         return self._sender.written(where.partition)
 
     def abort(self) -> None:

@@ -26,7 +26,7 @@ import orjson
 import pyarrow as pa
 
 from kbackup.errors import AuditError
-from kbackup.kafka import Cluster, Connection, NewTopic, Position, Topic, Writer, create_topic
+from kbackup.kafka import Cluster, Connection, NewTopic, Position, TargetWriter, Topic, create_topic
 from kbackup.records import SCHEMA, TimestampType, TopicPartition, replaced
 from kbackup.runs.compare import Difference, in_order
 
@@ -275,7 +275,7 @@ def _write(kafka: Connection, topic: SampleTopic, partition: int, sample_records
         writer.close()
 
 
-def _write_plainly(writer: Writer, batches: Iterable[pa.RecordBatch]) -> int:
+def _write_plainly(writer: TargetWriter, batches: Iterable[pa.RecordBatch]) -> int:
     written = 0
     for batch in batches:
         writer.write(batch)
@@ -284,7 +284,7 @@ def _write_plainly(writer: Writer, batches: Iterable[pa.RecordBatch]) -> int:
     return written
 
 
-def _write_transactions(writer: Writer, batches: Iterable[pa.RecordBatch]) -> int:
+def _write_transactions(writer: TargetWriter, batches: Iterable[pa.RecordBatch]) -> int:
     """Write a transaction per batch.  The last is aborted, so the log does not end in a record."""
     written = 0
     for index, batch in enumerate(batches):
@@ -297,7 +297,7 @@ def _write_transactions(writer: Writer, batches: Iterable[pa.RecordBatch]) -> in
     return written
 
 
-def _abort(writer: Writer, batch: pa.RecordBatch) -> None:
+def _abort(writer: TargetWriter, batch: pa.RecordBatch) -> None:
     writer.write(batch)
     writer.flush()  # into the log, where a consumer must skip them
     writer.abort()

@@ -212,14 +212,14 @@ def convert(
         the rows, the bad ones or those left out.
     """
     if transforms is None:
-        yield from _checked_rows(_Read.of(batch, views), views, nulls, compatibility)
+        yield from _checked_rows(_ReadRecords.of(batch, views), views, nulls, compatibility)
         return
-    for read in _transformed(_Read.of(batch, views), views, *transforms):
+    for read in _transformed(_ReadRecords.of(batch, views), views, *transforms):
         yield from _checked_rows(read, views, nulls, compatibility)
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _ReadRecords:
     """Records, and what their files would hold of them."""
 
     batch: pa.RecordBatch
@@ -235,13 +235,13 @@ class _Read:
 
 
 def _transformed(
-    read: _Read, views: Sequence[Conversion], chain: Chain, where: TopicPartition
-) -> Iterator[_Read]:
+    read: _ReadRecords, views: Sequence[Conversion], chain: Chain, where: TopicPartition
+) -> Iterator[_ReadRecords]:
     """Yield what transforms make of the records that could be converted."""
     runs = {view.spec.view: run for view, run in zip(views, read.runs, strict=False)}
     for each in transformed(read.batch, runs, chain, where):
         columns = [_column(each.records, kind) for kind in runs]
-        yield _Read(each.records.batch, columns, each.bad, each.filtered)
+        yield _ReadRecords(each.records.batch, columns, each.bad, each.filtered)
 
 
 def _column(records: Records, kind: View) -> list[Column]:
@@ -251,7 +251,7 @@ def _column(records: Records, kind: View) -> list[Column]:
 
 
 def _checked_rows(
-    read: _Read,
+    read: _ReadRecords,
     views: Sequence[Conversion],
     nulls: Nulls,
     compatibility: Compatibility,

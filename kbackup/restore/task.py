@@ -30,7 +30,7 @@ from kbackup.kafka import (
     BrokenOffError,
     Outage,
     TakenOverError,
-    Writer,
+    TargetWriter,
     WritesBatches,
 )
 from kbackup.records import DEPTH, Prefetch, Span, TopicPartition
@@ -93,7 +93,7 @@ class RestorePartitionTask:
         self._sent: list[tuple[Span, tuple[FileSet, ...]]] = []  # of what is not committed
         self._told = monotonic()
 
-    def run(self, writer: Writer | SharedWriter) -> None:
+    def run(self, writer: TargetWriter | SharedWriter) -> None:
         """Restore the unit: read and merge its objects, transform, write and commit records.
 
         Whatever is raised, what is committed is safe.
@@ -497,7 +497,7 @@ def _write(work: RestorePartitionTask) -> None:
             work.letters.close()
 
 
-def _writer(job: RestoreJob, unit: RestoreUnit, *, is_spread: bool) -> Writer:
+def _writer(job: RestoreJob, unit: RestoreUnit, *, is_spread: bool) -> TargetWriter:
     return job.kafka.writer(
         unit.target,
         unit.group or job.group,

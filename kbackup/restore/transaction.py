@@ -28,7 +28,7 @@ from kbackup.batches import Batches
 from kbackup.catalog.translated import TranslatedEntry, Translation, TranslationLog
 from kbackup.errors import KbackupError, RefusedError
 from kbackup.events import Plain
-from kbackup.kafka import Position, Writer, WritesBatches
+from kbackup.kafka import Position, TargetWriter, WritesBatches
 from kbackup.records import Span, TopicPartition, batch_bytes
 from kbackup.restore.job import RestoreJob, RestoreUnit, spread
 from kbackup.runs.dead_letters import DeadLetters
@@ -72,8 +72,7 @@ def next_limit(limit: int, seconds: float) -> int:
 
 
 Made = Callable[[Callable[[TopicPartition], Span | None]], Mapping[TopicPartition, Position]]
-"""Makes a unit's positions, by target, once all that it wrote is acknowledged: of `Writer.written`.
-"""
+"""Makes a unit's positions, by target, once all is acknowledged: of `TargetWriter.written`."""
 
 
 _log: Final = logging.getLogger(__name__)
@@ -99,7 +98,7 @@ class PartitionWriter:
         self,
         job: RestoreJob,
         unit: RestoreUnit,
-        writer: "Writer | SharedWriter",
+        writer: "TargetWriter | SharedWriter",
         letters: DeadLetters | None,
         log: TranslationLog,
     ) -> None:
@@ -402,7 +401,7 @@ class SharedWriter(TaskChannel):
         settled: What became of units all of whose commits the cluster has, by target.
     """
 
-    def __init__(self, writer: Writer, channel: TaskChannel) -> None:
+    def __init__(self, writer: TargetWriter, channel: TaskChannel) -> None:
         super().__init__(None)
         self.writer, self.is_dirty = writer, False
         self._found: dict[TopicPartition, Position | None] = {}

@@ -216,7 +216,7 @@ class Translator:
             number = _below(batch, offset)
             below += number
             if number < len(batch):
-                self._stored = _Read(of.source, offset, batch.slice(number))
+                self._stored = _LastRead(of.source, offset, batch.slice(number))
                 return below, batch.slice(number, 1)
         return below, None
 
@@ -250,7 +250,7 @@ class Translator:
         self._there = _NOTHING
         with closing(self._records(of, start)) as batches:
             for batch in batches:
-                self._there = _Read(of.target, start, batch)
+                self._there = _LastRead(of.target, start, batch)
                 return batch.slice(0, 1)
         return None
 
@@ -266,7 +266,7 @@ class Translator:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _LastRead:
     """What was read last: all records of a partition from *start* to the last one of *batch*."""
 
     where: TopicPartition | None  # one of the backup, of which that is R, or of the target
@@ -281,7 +281,7 @@ class _Read:
         return self.batch.slice(number, 1) if number < len(self.batch) else None
 
 
-_NOTHING: Final = _Read(None, 0, None)
+_NOTHING: Final = _LastRead(None, 0, None)
 
 
 def _below(batch: pa.RecordBatch, offset: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kbackup.errors import KafkaError, KbackupError
-from kbackup.kafka import Cluster, Connection, NewTopic, Writer, create_topic
+from kbackup.kafka import Cluster, Connection, NewTopic, TargetWriter, create_topic
 from kbackup.naming import alike
 from kbackup.records import TopicPartition, replaced
 
@@ -45,7 +45,7 @@ class DeadLetters:
 
     def __init__(self, kafka: Connection, group: str, topic: str) -> None:
         self._kafka, self._group, self.topic = kafka, group, topic
-        self._writer: Writer | None = None
+        self._writer: TargetWriter | None = None
 
     def send(self, batch: pa.RecordBatch) -> None:
         """Hand over letters, `records.SCHEMA`; `flush` says whether they have arrived."""

@@ -60,7 +60,7 @@ Standing = Mapping[str, Mapping[TopicPartition, GroupOffset]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
+class _CaptureTaken:
     """What the cluster has said; it counts once the backup has reached *ends*."""
 
     at_ms: int
@@ -86,7 +86,7 @@ class GroupCaptures:
         self._stream = groups.group_stream(store, frame.layout, frame.environment.clock)
         self._routes = wiring.routes(frame.settings)
         self._own: frozenset[str] = frozenset()
-        self._taken: _Taken | None = None
+        self._taken: _CaptureTaken | None = None
         self._begun: float | None = None
         self._stored = 0
 
@@ -115,7 +115,7 @@ class GroupCaptures:
             self._taken = None
             self._drop(error)
 
-    def _ask(self, cluster: Cluster, now_ms: int) -> _Taken:
+    def _ask(self, cluster: Cluster, now_ms: int) -> _CaptureTaken:
         asked, steady_s = self._settings.asked, self._frame.environment.clock.steady_s()
         names = {*asked.topics(cluster.topic_names())}
         topics = cluster.topics(
@@ -152,7 +152,7 @@ class GroupCaptures:
             "Kafka Streams that have committed nothing"
         )
         self._frame.remark(WITHOUT_OFFSETS, *([(WITHOUT_OFFSETS, said)] if bare else []))
-        return _Taken(now_ms, steady_s, known, is_complete, offsets, topics, ends)
+        return _CaptureTaken(now_ms, steady_s, known, is_complete, offsets, topics, ends)
 
     def _drop(self, error: KbackupError) -> None:
         said = f"consumer groups are not captured: {error}"
@@ -212,7 +212,7 @@ class GroupCaptures:
 
     def _entries(
         self,
-        taken: _Taken,
+        taken: _CaptureTaken,
         rows: Mapping[TopicPartition, Row[OfSink]],
         lacks: Mapping[TopicPartition, str],
     ) -> Iterator[GroupEntry]:

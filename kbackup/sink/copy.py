@@ -23,7 +23,7 @@ from kbackup.catalog.copying import (
     AFTER,
     BEFORE,
     Copied,
-    Evidence,
+    CopiedEvidence,
     Outcome,
     copy_if_absent,
     copy_run_record,
@@ -103,7 +103,7 @@ class TopicCopied:
 
 
 @dataclass(frozen=True, slots=True)
-class _Partition:
+class _CopiedPartition:
     """One partition, before and after its objects were sent."""
 
     where: TopicPartition
@@ -138,11 +138,11 @@ class _Seen:
     there: Mapping[str, TopicLedger]
     found: Catalog
     names: Sequence[str]
-    partitions: Sequence[_Partition]
+    partitions: Sequence[_CopiedPartition]
     present: Mapping[str, int]
-    before: Evidence
-    after: Evidence
-    records: Evidence
+    before: CopiedEvidence
+    after: CopiedEvidence
+    records: CopiedEvidence
 
     def unread(self) -> Iterator[Copied]:
         """Yield the objects that the source did not give."""
@@ -417,7 +417,7 @@ class CopyRun:
         ledger = topic_stream(self._target, self._layout, where.topic, self._clock)
         ledger.append(table([row], OBJECTS))
 
-    def _send(self, partition: _Partition, present: Mapping[str, int]) -> Issue | None:
+    def _send(self, partition: _CopiedPartition, present: Mapping[str, int]) -> Issue | None:
         """Send what is not there of a partition, up to the first object that cannot be sent."""
         for key in partition.keys:
             if self._is_over():
@@ -444,7 +444,7 @@ class CopyRun:
                 return found.why
         return None
 
-    def _send_files(self, files: Evidence) -> None:
+    def _send_files(self, files: CopiedEvidence) -> None:
         """Send files that are no objects of records, those that exist already left alone."""
 
         def send(key: str) -> Copied | None:
@@ -570,7 +570,7 @@ def _partition(
     ours: TopicLedger | None,
     theirs: TopicLedger | None,
     present: Collection[str],
-) -> _Partition:
+) -> _CopiedPartition:
     mine, known = (
         NOTHING if ledger is None else ledger.partition(where.partition)
         for ledger in (ours, theirs)
@@ -581,7 +581,7 @@ def _partition(
     gone = {row.key for row in known.removed(present)} - again
     sizes = {file.key: file.size for files in sets for file in files.files}
     keys = [key for key in in_order(sets) if key not in gone]
-    return _Partition(where, keys, sizes, mine.objects, known.objects)
+    return _CopiedPartition(where, keys, sizes, mine.objects, known.objects)
 
 
 def _topics_of(rows: pa.Table) -> set[str]:

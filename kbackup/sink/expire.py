@@ -110,7 +110,7 @@ class ExpiryPlanned:
 
 
 @dataclass(frozen=True, slots=True)
-class _Partition:
+class _MarkedPartition:
     """What is to be done with one."""
 
     where: TopicPartition
@@ -227,7 +227,7 @@ class ExpireRun:
         key = f"{lock_prefix(self._layout)}{self._summary.run}.clock"
         return int(store_clock(self._store, key).timestamp() * 1000)
 
-    def _plan(self, now_ms: int) -> list[_Partition]:
+    def _plan(self, now_ms: int) -> list[_MarkedPartition]:
         settings, options = self._settings, self._options
         said = backup_state.read(self._store, self._layout, self._clock, settings.asked)
         damage = () if options.is_undo else said.all_damage()
@@ -245,7 +245,8 @@ class ExpireRun:
         found = {where: marked(listed.sets.get(where, ()), said.ledger(where)) for where in wheres}
         if options.is_undo:
             plans = [
-                _Partition(where, waits=one, undone=one.whole()) for where, one in found.items()
+                _MarkedPartition(where, waits=one, undone=one.whole())
+                for where, one in found.items()
             ]
         else:
             sets = said.left(listed).sets
@@ -253,13 +254,13 @@ class ExpireRun:
             found = self._agreed(found, listed.sets, said, now_ms)
             grown = now_ms - _ms(options.grace)
             plans = [
-                _Partition(where, marks.get(where, ()), one.older(grown), one.younger(grown))
+                _MarkedPartition(where, marks.get(where, ()), one.older(grown), one.younger(grown))
                 for where, one in found.items()
             ]
             plans = [self._with_one_left(one, sets.get(one.where, ())) for one in plans]
         return [one for one in plans if one.is_work or one.waits.rows]
 
-    def _with_one_left(self, one: _Partition, sets: Sequence[FileSet]) -> _Partition:
+    def _with_one_left(self, one: _MarkedPartition, sets: Sequence[FileSet]) -> _MarkedPartition:
         """Return what is to be done where at least one set stays, whatever was lost meanwhile."""
         if sets or not one.deletes.rows:
             return one
@@ -349,7 +350,7 @@ class ExpireRun:
             or "compact" in row.config.get("cleanup.policy", "")
         )
 
-    def _estimate(self, found: Sequence[_Partition]) -> Estimate:
+    def _estimate(self, found: Sequence[_MarkedPartition]) -> Estimate:
         sets = [files for one in found for files in one.deletes.sets]
         objects, topics = object_count(sets), {one.where.topic for one in found if one.is_work}
         each = 5 if self._has_versions else 1  # listed twice, asked twice for its lock, deleted
@@ -358,7 +359,7 @@ class ExpireRun:
         past = history.runs(self._store, self._layout, "sink expire", now=self._clock.now())
         return of_stored(object_bytes(sets), requests, objects, past, "deleted")
 
-    def _told(self, found: Sequence[_Partition]) -> Iterator[Plain]:
+    def _told(self, found: Sequence[_MarkedPartition]) -> Iterator[Plain]:
         if isinstance(self._store, Versions) and any(one.deletes.rows for one in found):
             self._has_versions = self._store.is_locked()
         yield from self._summary.finish().warnings
@@ -381,7 +382,7 @@ class ExpireRun:
         )  # fmt: skip
         self._is_declined = False
 
-    def _carry_out(self, topic: str, found: Sequence[_Partition]) -> None:
+    def _carry_out(self, topic: str, found: Sequence[_MarkedPartition]) -> None:
         """Delete what was marked long ago, then mark what goes next, or take marks back."""
         ledger = topic_stream(self._store, self._layout, topic, self._clock)
         run, now_ms, facts = self._summary.run, self._clock.ms(), self._summary.facts

@@ -130,7 +130,7 @@ class RepairRun:
     def _plan(self, cluster: Cluster, store: Store) -> list[Repair]:
         """Return what is to be written; a place that cannot be is an error of its own."""
         settings = self._frame.settings
-        plan = _Planner(settings, self._frame.environment, cluster, store)
+        plan = _RepairPlanner(settings, self._frame.environment, cluster, store)
         found = []
         for place in dict.fromkeys(_places(settings, cluster.topic_names())):
             try:
@@ -226,7 +226,7 @@ def _check_object(store: Store, key: str, lacking: tuple[str, str]) -> None:
 
 
 @dataclass(slots=True)
-class _Planner:
+class _RepairPlanner:
     settings: Settings
     environment: Environment
     cluster: Cluster

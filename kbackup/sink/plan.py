@@ -388,7 +388,7 @@ def make_plan(
             f"{', '.join(names)}: at most {max(t.partitions for t in topics.values())} each",
             "correct --partitions",
         )
-    planner = _Planner(settings, cluster, store, clock, backup or wiring.address(settings))
+    planner = _SinkPlanner(settings, cluster, store, clock, backup or wiring.address(settings))
     plan = planner.plan(topics, wheres, reached=reached, likely=likely)
     left_out = settings.asked.left_out(cluster.topic_names())
     return replace(plan, left_out=replace(left_out, drills=of_drills))
@@ -431,7 +431,7 @@ def plan_more(
     backup = backup or wiring.address(settings)
     if not wheres:
         return SinkPlan({}, (), wiring.group(settings, backup, "sink"))
-    planner = _Planner(settings, cluster, store, clock, backup)
+    planner = _SinkPlanner(settings, cluster, store, clock, backup)
     plan = planner.plan(new, wheres, reset="earliest", taken={*ids})
     keeps_start = settings.auto_offset_reset != "earliest"
     return replace(
@@ -471,7 +471,7 @@ def partitions_of(topics: Mapping[str, Topic], asked: TopicFilter) -> list[Topic
 
 
 @dataclass(frozen=True, slots=True)
-class _Planner:
+class _SinkPlanner:
     settings: Settings
     cluster: Cluster
     store: Store

@@ -490,7 +490,7 @@ def verify_against_source(
         )
     cluster, store = environment.kafka.cluster(), open_store(environment.store)
     inventory = Inventory(settings, store, listed(settings, store, settings.topics, known), known)
-    planned = _Planner(inventory, cluster, is_strict=is_strict).plan()
+    planned = _ComparisonPlanner(inventory, cluster, is_strict=is_strict).plan()
     job = SourceJob(
         environment.kafka, environment.store, wiring.reading(settings),
         settings.group or "kbackup-verify", is_strict, environment.clock.ms(),
@@ -498,7 +498,7 @@ def verify_against_source(
     yield from compare(environment, partial(source_task, job), planned, summary, stop)
 
 
-class _Planner:
+class _ComparisonPlanner:
     def __init__(self, inventory: Inventory, cluster: Cluster, *, is_strict: bool) -> None:
         self._inventory, self._cluster, self._is_strict = inventory, cluster, is_strict
         self._known, self._asked = inventory.known, inventory.settings.asked

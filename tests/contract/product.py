@@ -27,7 +27,7 @@ from kbackup.events import to_json
 from kbackup.formats import Format, FormatOptions
 from kbackup.inspect.examination import store_checks as checks
 from kbackup.inspect.source import Found
-from kbackup.inspect.source import Reader as BackupReader
+from kbackup.inspect.source import QueryReader as BackupReader
 from kbackup.kafka import (
     BrokenOffError,
     KafkaSettings,

@@ -7,7 +7,7 @@ import pytest
 from backup_samples import Backup
 
 from kbackup.catalog.groups import GROUPS
-from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, Entry, Form, table
+from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, Entry, StreamForm, table
 from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.clock import SystemClock
 
@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "storage-format.md").
 
 
 @pytest.mark.parametrize("form", [OBJECTS, TOPICS, GROUPS], ids=["objects", "topics", "groups"])
-def test_each_column_is_on_the_page(form: Form) -> None:
+def test_each_column_is_on_the_page(form: StreamForm) -> None:
     """Every column of the ledger's files is documented."""
     for name in form.schema.names:
         assert f"`{name}`" in PAGE

@@ -8,7 +8,7 @@ import pyarrow as pa
 from backup_samples import Backup
 
 from kbackup.config.loading import load
-from kbackup.inspect.source import Found, Reader
+from kbackup.inspect.source import Found, QueryReader
 from kbackup.records import Facts
 
 SCHEMA: Final = pa.schema(
@@ -45,6 +45,6 @@ def facts(backup: Backup, key: str) -> Facts:
 def read(of: Found, *columns: str) -> pa.Table:
     """Return the rows of a source, or some columns of them."""
     schema = pa.schema([SCHEMA.field(name) for name in columns or SCHEMA.names])
-    reader = Reader(of, schema)
+    reader = QueryReader(of, schema)
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     return pa.Table.from_batches(batches, schema)

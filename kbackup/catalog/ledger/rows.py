@@ -37,7 +37,7 @@ _FORGED: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class StreamForm:
     """What the files of one stream look like.
 
     Attributes:
@@ -301,7 +301,7 @@ def is_main(entry: Entry) -> bool:
 MAIN_VIEWS: Final = (named(View.RECORD), named(View.VALUE), TOMBSTONES)
 
 
-def table(rows: Iterable[object], form: Form) -> pa.Table:
+def table(rows: Iterable[object], form: StreamForm) -> pa.Table:
     """Return rows, whose attributes are the columns of *form*, as columns."""
     values = attrgetter(*form.schema.names)
     columns = list(zip(*map(values, rows), strict=True)) or [()] * len(form.schema)
@@ -432,10 +432,12 @@ def _best(rows: pa.Table, about: pa.ChunkedArray, order: list[str]) -> pa.Table:
     return rows.take(ranked.filter(is_new))
 
 
-OBJECTS: Final = Form.of(Entry, _merged_objects, pa.field("partition", pa.int32(), nullable=False))
+OBJECTS: Final = StreamForm.of(
+    Entry, _merged_objects, pa.field("partition", pa.int32(), nullable=False)
+)
 """A topic's stream: rows of `Entry`."""
 
-TOPICS: Final = Form.of(
+TOPICS: Final = StreamForm.of(
     TopicEntry,
     _merged_topics,
     pa.field("cluster_id", pa.string()),

@@ -39,7 +39,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kbackup import __version__
-from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, Form
+from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, StreamForm
 from kbackup.clock import Clock
 from kbackup.errors import (
     CorruptObjectError,
@@ -121,7 +121,7 @@ def encoded(
     return sink.getvalue()
 
 
-def parsed(key: str, body: bytes, form: Form) -> tuple[pa.Table, dict[bytes, bytes]]:
+def parsed(key: str, body: bytes, form: StreamForm) -> tuple[pa.Table, dict[bytes, bytes]]:
     """Return the rows of a file, of the columns of its *form*, and its metadata.
 
     One of a later version raises `NewerVersionError`; a damaged one `ArrowException`, `OSError`,
@@ -206,7 +206,7 @@ class Stream:
 
     store: Store
     prefix: str
-    form: Form
+    form: StreamForm
     clock: Clock
 
     def append(self, rows: pa.Table) -> None:

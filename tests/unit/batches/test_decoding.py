@@ -369,7 +369,7 @@ def test_whatever_records_hold_is_sound_rows_or_an_error(rounds: int, either: st
         count = chance.choice((len(records), 1, 2, 100))
         piece = Piece(pa.py_buffer(bytes(data)), 0, 5, 9, False, 9, count, -1, count != 100)
         with suppress(BatchError):
-            copied += len(decoding._Group.part(piece, Span(0, 4), 10_000).rows())
+            copied += len(decoding._RecordGroup.part(piece, Span(0, 4), 10_000).rows())
 
     assert copied > 0
 

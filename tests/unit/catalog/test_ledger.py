@@ -19,7 +19,7 @@ from kbackup.catalog.ledger.rows import (
     PASSED,
     TOPICS,
     Entry,
-    Form,
+    StreamForm,
     TopicEntry,
     TopicLedger,
     entries,
@@ -581,6 +581,8 @@ def test_what_takes_the_place_of_an_object_keeps_when_it_was_stored_first(
 @pytest.mark.parametrize(("row", "form"), [
     (Entry, OBJECTS), (TopicEntry, TOPICS), (GroupEntry, GROUPS), (TranslatedEntry, TRANSLATED),
 ])  # fmt: skip
-def test_the_attributes_of_a_row_have_the_order_of_its_columns(row: type[Any], form: Form) -> None:
+def test_the_attributes_of_a_row_have_the_order_of_its_columns(
+    row: type[Any], form: StreamForm
+) -> None:
     """Rows are read by position."""
     assert form.schema.names == [each.name for each in fields(row)]

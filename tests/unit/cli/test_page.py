@@ -11,7 +11,7 @@ import pytest
 from backup_samples import Backup
 
 from kbackup.cli.page import COLOURS, page
-from kbackup.inspect import Days, MapState, Stretch
+from kbackup.inspect import Days, MapRange, MapState
 from kbackup.inspect.topics import PartitionCoverage, StoredPartition
 from kbackup.records import TopicPartition
 from tests.support.command import Result
@@ -20,14 +20,14 @@ from tests.support.invoked import run
 LAST = 49_382_715_604
 GONE = 40_000_000_000
 STATES = (
-    Stretch(MapState.STORED, 0, GONE - 1),
-    Stretch(MapState.MISSING, GONE, GONE),
-    Stretch(MapState.STORED, GONE + 1, LAST),
+    MapRange(MapState.STORED, 0, GONE - 1),
+    MapRange(MapState.MISSING, GONE, GONE),
+    MapRange(MapState.STORED, GONE + 1, LAST),
 )
 DAYS = (Days(MapState.STORED, "2026-11-01", "2026-11-20"),)
 
 
-def a_map(topic: str = "orders", states: tuple[Stretch, ...] = STATES) -> PartitionCoverage:
+def a_map(topic: str = "orders", states: tuple[MapRange, ...] = STATES) -> PartitionCoverage:
     """What is known of a partition's coverage."""
     return PartitionCoverage(TopicPartition(topic, 0), states, DAYS)
 
@@ -100,9 +100,9 @@ def test_the_page_names_exactly_what_is_missing(
     """The page says in words which offsets cannot be restored, for a phone has no pointer."""
     stored = MapState.STORED
     states = (
-        Stretch(stored, 0, first - 1),
-        Stretch(state, first, last),
-        Stretch(stored, last + 1, LAST),
+        MapRange(stored, 0, first - 1),
+        MapRange(state, first, last),
+        MapRange(stored, last + 1, LAST),
     )
     found = Outline(page("s3://b/topics", "now", [], [a_map(states=states)])).text
 
@@ -115,7 +115,7 @@ def test_the_page_names_exactly_what_is_missing(
 
 def test_the_page_names_only_so_many_ranges() -> None:
     """Of many missing ranges the first twenty are named, and the others counted."""
-    every_second = tuple(Stretch(MapState.MISSING, 2 * at, 2 * at) for at in range(25))
+    every_second = tuple(MapRange(MapState.MISSING, 2 * at, 2 * at) for at in range(25))
     found = Outline(page("s3://b", "now", [], [a_map(states=every_second)]))
 
     assert "25 ranges of offsets missing" in found.text
@@ -124,7 +124,7 @@ def test_the_page_names_only_so_many_ranges() -> None:
 
 def test_the_legend_explains_what_is_drawn() -> None:
     """The legend has the kinds that the page draws, and no other."""
-    found = Outline(page("s3://b", "now", [], [a_map(states=(Stretch(MapState.STORED, 0, 9),))]))
+    found = Outline(page("s3://b", "now", [], [a_map(states=(MapRange(MapState.STORED, 0, 9),))]))
 
     assert "Nothing that was stored is missing.\nstored \norders" in found.text
 

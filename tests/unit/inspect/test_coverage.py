@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kbackup.catalog.ledger.rows import ACCEPTED, OBJECT, Entry, PartitionLedger, of_object
 from kbackup.catalog.listing import BackupFile, FileSet
-from kbackup.inspect import NOTHING_KNOWN, PART, Days, MapState, Stretch, cells, day, merged
+from kbackup.inspect import NOTHING_KNOWN, PART, Days, MapRange, MapState, cells, day, merged
 from kbackup.inspect.topics import coverage
 from kbackup.naming import View
 from kbackup.records import Span, TopicPartition
@@ -148,12 +148,12 @@ def test_days_are_those_of_the_records() -> None:
 
 STATES = st.sampled_from(list(MapState))
 RANGES = st.tuples(STATES, st.integers(0, 60), st.integers(0, 20)).map(
-    lambda one: Stretch(one[0], one[1], one[1] + one[2])
+    lambda one: MapRange(one[0], one[1], one[1] + one[2])
 )
 
 
 @given(st.lists(RANGES, max_size=12))
-def test_each_number_has_the_first_of_its_states(given: list[Stretch]) -> None:
+def test_each_number_has_the_first_of_its_states(given: list[MapRange]) -> None:
     """Overlapping ranges become ones that do not overlap and say the same."""
     found = merged(given)
 
@@ -169,7 +169,7 @@ def test_each_number_has_the_first_of_its_states(given: list[Stretch]) -> None:
 
 
 @given(st.lists(RANGES, min_size=1, max_size=12), st.integers(1, 200))
-def test_what_is_missing_is_seen_in_any_width(given: list[Stretch], width: int) -> None:
+def test_what_is_missing_is_seen_in_any_width(given: list[MapRange], width: int) -> None:
     """One lost record among millions still has a cell."""
     found = merged(given)
 
@@ -198,7 +198,7 @@ def test_a_cell_is_what_is_true_of_all_of_it(
     stretches: list[tuple[MapState, int, int]], expected: list[str]
 ) -> None:
     """A cell is drawn full only if all of it is stored."""
-    assert expected == cells([Stretch(*one) for one in stretches], 0, 9, 2)
+    assert expected == cells([MapRange(*one) for one in stretches], 0, 9, 2)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, LessThan
 from kbackup.config.loading import load
 from kbackup.errors import ConfigurationError, KbackupError, RefusedError
 from kbackup.inspect.query import mentioned
-from kbackup.inspect.source import Found, Reader
+from kbackup.inspect.source import Found, QueryReader
 from kbackup.records import Facts
 from tests.support.query import SCHEMA
 
@@ -25,7 +25,7 @@ def found(folder: Path, **options: object) -> Found:
 
 def read(of: Found, *filters: Filter) -> pa.Table:
     """Return the rows of a source, read as Spark reads them."""
-    reader = Reader(of, SCHEMA)
+    reader = QueryReader(of, SCHEMA)
     assert list(filters) == list(reader.pushFilters(list(filters)))
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     return pa.Table.from_batches(batches, SCHEMA)
