@@ -93,8 +93,6 @@ def branch_name(found: Any) -> str:
 
 @dataclass(slots=True)
 class _AvroReading:
-    """One Avro schema being read."""
-
     named: dict[str, ConnectSchema] = field(default_factory=dict)
     begun: set[str] = field(default_factory=set)
     sizes: dict[str, int] = field(default_factory=dict)
@@ -175,7 +173,6 @@ class _AvroReading:
         return schema
 
     def _field(self, found: Mapping[str, Any], namespace: str) -> ConnectSchema:
-        """Return the schema of a field."""
         # as for the connectors, a union with null has no default but connect.default
         schema = self.schema(found["type"], namespace)
         if found.get("default") is None or schema.default is not None or schema.optional:

@@ -182,8 +182,6 @@ def _parsed(text: str) -> Any:
 
 @dataclass(slots=True)
 class _JsonSchemaReading:
-    """One JSON Schema being read."""
-
     documents: dict[str, Any]  # by name; the schema itself has none
     style: JsonSchemaStyle
     begun: list[int] = field(default_factory=list)  # by identity: no part may contain itself

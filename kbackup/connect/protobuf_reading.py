@@ -142,8 +142,6 @@ def is_map(found: Any) -> bool:
 
 @dataclass(slots=True)
 class _MessageReading:
-    """One message being read."""
-
     style: ProtobufStyle
     begun: list[str] = field(default_factory=list)  # no message may contain itself
     fields: int = 0  # nested messages can multiply a short file

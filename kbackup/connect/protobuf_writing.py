@@ -124,8 +124,6 @@ def planned(schema: ConnectSchema, *, fills_defaults: bool = True) -> Message:
 
 @dataclass(slots=True)
 class _Planning:
-    """One message being planned."""
-
     name: str
     fills_defaults: bool
     inner: dict[str, tuple[ConnectSchema, Message]] = field(default_factory=dict)

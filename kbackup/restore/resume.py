@@ -109,7 +109,6 @@ def _judged(
     span: Span,
     found: Position | None,
 ) -> ResumeState:
-    """Judge the position in one partition."""
     if found is None:
         return ResumeState()
     read = RestorePosition.read(where, found)
