@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
@@ -128,6 +128,8 @@ class DrillReport:
             `store_report` fills it in.
     """
 
+    HEAD: ClassVar = {"v": VERSION, "version": __version__}
+
     id: str
     backup_id: str
     began_ms: int
@@ -136,7 +138,7 @@ class DrillReport:
     topics: tuple[DrillTopic, ...]
     groups: tuple[DrillGroup, ...]
     ages: tuple[DrillAge, ...]
-    seconds: tuple[tuple[str, float], ...]
+    seconds: Mapping[str, float]
     rto_s: float
     rto_whole_s: float | None
     rto_limit_s: float | None
@@ -181,16 +183,9 @@ class DrillReport:
             where = oldest.partition
             yield DrillError(f"the backup of {where} is too old", why, do, **where.place)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        found = {each.name: getattr(self, each.name) for each in fields(self)}
-        for name in ("topics", "groups", "ages", "issues"):
-            found[name] = [to_json(one) for one in found[name]]
-        return {"v": VERSION, "version": __version__, **found, "seconds": dict(self.seconds)}
-
     @classmethod
     def from_dict(cls, said: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` made of it; what this version does not know is left out."""
+        """Read what `to_json` made of it; what this version does not know is left out."""
         given = known_fields(cls, said)
         ages = [
             DrillAge(
@@ -204,7 +199,7 @@ class DrillReport:
             "groups": tuple(DrillGroup(**known_fields(DrillGroup, one)) for one in given["groups"]),
             "ages": tuple(ages),
             "issues": tuple(map(Issue.from_dict, given["issues"])),
-            "seconds": tuple((str(name), float(s)) for name, s in given["seconds"].items()),
+            "seconds": {str(name): float(s) for name, s in given["seconds"].items()},
         }
         return cls(**{**given, **parts})
 
@@ -216,9 +211,9 @@ def store_report(
     for _ in range(_TRIES):
         last = max(_numbers(store, layout, "json"), default=0)
         previous = _stored_sha256(store, _key(layout, last)) if last else None
-        said = replace(report, previous=previous).to_dict()
+        said = replace(report, previous=previous)
         # an error may quote what is no text
-        body = json.dumps(said, ensure_ascii=False, indent=1).encode(errors="replace")
+        body = json.dumps(to_json(said), ensure_ascii=False, indent=1).encode(errors="replace")
         name = _key(layout, last + 1)
         if put_bytes(store, name, body, if_absent=True):
             if key is not None:

@@ -114,7 +114,7 @@ def drill_page(place: str, report: "DrillReport") -> str:
         f"Drill {report.id} {word}",
         f"<p>Backup in {html.escape(place)}</p>\n{alarm}\n"
         + _table("", ("", ""), times)
-        + _table("Phases", ("phase", "took"), [(one, duration(s)) for one, s in report.seconds])
+        + _table("Phases", ("phase", "took"), [(n, duration(s)) for n, s in report.seconds.items()])
         + _table(
             "Topics", ("topic", "restored as", "partitions", "records", "read", "result"),
             [

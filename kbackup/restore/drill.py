@@ -148,7 +148,7 @@ def _seconds_of(size: int, past: Iterable[DrillReport]) -> float | None:
     """Return how long a drill of *size* bytes takes, as the newest did; None without one."""
     for one in past:
         if read := sum(topic.size_bytes for topic in one.topics):
-            return round(sum(took_s for _, took_s in one.seconds) * size / read, 1)
+            return round(sum(one.seconds.values()) * size / read, 1)
     return None
 
 
@@ -486,7 +486,7 @@ class DrillRun:
         report = DrillReport(
             self._id, backup.id, int(self._began.timestamp() * 1000), clock.ms(),
             options.sample_bytes, self._topics(sample), self._groups, self._ages(sample),
-            tuple(phases.seconds.items()), rto_s, whole_s, options.rto_s, options.rpo_s, (), 0,
+            dict(phases.seconds), rto_s, whole_s, options.rto_s, options.rpo_s, (), 0,
         )  # fmt: skip
         for error in report.exceeded():
             self._summary.fail(error)

@@ -8,7 +8,7 @@ does.  It is bounded whatever the backup looks like: keys are kept as digests.
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any, Final, Self, TypeVar
 
@@ -61,11 +61,6 @@ class Done:
     as_stored: int = 0
     bytes_written: int = 0
 
-    def to_dict(self) -> dict[str, int]:
-        """Return as plain data what is not nothing."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in given.items() if value != getattr(NOTHING, name)}
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read the fields that are there and whole numbers; the others keep their defaults."""
@@ -97,7 +92,8 @@ _ROOM: Final = 4096
 def _to_text(of: Mapping[str, Any], at: int | None, run: str, done: Done) -> str:
     """Return the text to commit with an offset; a broker takes 4,096 bytes."""
     offset = {} if at is None else {"at": at}
-    data = {**of, **offset, "run": run, "done": done.to_dict()}
+    said = {name: value for name, value in asdict(done).items() if value != getattr(NOTHING, name)}
+    data = {**of, **offset, "run": run, "done": said}
     text = json.dumps(data, separators=(",", ":"))
     if len(text) >= _ROOM:  # the longest keys of all leave none for what can be done without
         data.pop("backup", None)

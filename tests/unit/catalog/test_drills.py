@@ -36,7 +36,7 @@ REPORT = DrillReport(
         DrillAge(TopicPartition("orders", 0), 1_799_999_751_000, 249.0, 1_799_999_750_000),
         DrillAge(TopicPartition("orders", 1), 1_799_999_990_000, 10.0, None),
     ),
-    (("plan", 1.5), ("restore", 300.25)),
+    {"plan": 1.5, "restore": 300.25},
     372.0, 6600.5, 7200.0, None,
     (Issue("late", "x", "why", "do", {"topic": "orders"}, exit_code=7),), 0,
 )  # fmt: skip

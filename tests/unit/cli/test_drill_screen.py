@@ -16,7 +16,7 @@ TOPICS = (
 AGES = (DrillAge(TopicPartition("orders", 0), 1, 249.0, None),)
 REPORT = DrillReport(
     "5c1e", "id", 0, 1, 10 * 2**30, TOPICS, (DrillGroup("billing", "drill_5c1e_billing", 2, True),),
-    AGES, (("plan", 1.0),), 372.0, 6600.0, None, None, (), 0,
+    AGES, {"plan": 1.0}, 372.0, 6600.0, None, None, (), 0,
 )  # fmt: skip
 ENDED = Ended("r", "restore drill", "ok", 0, facts={"deleted": 2, "whole_bytes": 310 * 2**30})
 
