@@ -268,7 +268,7 @@ def _bar(bar: Bar, named: Callable[[int], str], seen: set[str]) -> str:
 
 def _exact(bar: Bar, state: str, first: int, last: int) -> tuple[int, int]:
     """Return the numbers from *first* to *last* that are of *state*, less those around them."""
-    begin = bisect_left(bar.stretches, first, key=attrgetter("last"))
-    end = bisect_right(bar.stretches, last, key=attrgetter("first"))
-    mine = [one for one in bar.stretches[begin:end] if one.state == state]
+    begin = bisect_left(bar.ranges, first, key=attrgetter("last"))
+    end = bisect_right(bar.ranges, last, key=attrgetter("first"))
+    mine = [one for one in bar.ranges[begin:end] if one.state == state]
     return max(first, mine[0].first), min(last, mine[-1].last)

@@ -633,13 +633,13 @@ class Bar:
     """One line of a map, from the number *low*: an offset, or a day since year 1."""
 
     partition: int
-    stretches: tuple[MapRange, ...]
+    ranges: tuple[MapRange, ...]
     low: int
     high: int
 
     def cells(self, width: int) -> list[str]:
         """Return the line in at most *width* cells."""
-        return cells(self.stretches, self.low, self.high, width)
+        return cells(self.ranges, self.low, self.high, width)
 
 
 def by_offset(maps: Iterable["PartitionCoverage"]) -> list[Bar]:
@@ -653,13 +653,13 @@ def by_offset(maps: Iterable["PartitionCoverage"]) -> list[Bar]:
 
 def by_day(maps: Iterable["PartitionCoverage"]) -> list[Bar]:
     """Return a line for each partition that has timestamps, all over the same days."""
-    found = [(one.where.partition, tuple(map(_stretch, one.days))) for one in maps if one.days]
-    low = min((stretches[0].first for _, stretches in found), default=0)
-    high = max((stretches[-1].last for _, stretches in found), default=0)
-    return [Bar(partition, stretches, low, high) for partition, stretches in found]
+    found = [(one.where.partition, tuple(map(_range, one.days))) for one in maps if one.days]
+    low = min((ranges[0].first for _, ranges in found), default=0)
+    high = max((ranges[-1].last for _, ranges in found), default=0)
+    return [Bar(partition, ranges, low, high) for partition, ranges in found]
 
 
-def _stretch(days: Days) -> MapRange:
+def _range(days: Days) -> MapRange:
     first, last = (date.fromisoformat(day).toordinal() for day in (days.first, days.last))
     return MapRange(days.state, first, last)
 

@@ -69,10 +69,10 @@ class Days:
     last: str
 
 
-def merged(stretches: Iterable[MapRange]) -> tuple[MapRange, ...]:
-    """Return *stretches* in order and without overlap, neighbours of one state made one."""
+def merged(ranges: Iterable[MapRange]) -> tuple[MapRange, ...]:
+    """Return *ranges* in order and without overlap, neighbours of one state made one."""
     bounds: dict[int, dict[MapState, int]] = {}
-    for one in stretches:
+    for one in ranges:
         for at, step in ((one.first, 1), (one.last + 1, -1)):
             steps = bounds.setdefault(at, {})
             steps[one.state] = steps.get(one.state, 0) + step
@@ -100,7 +100,7 @@ NOTHING_KNOWN: Final = "nothing"
 _NOT_THERE: Final = (MapState.EXPIRED, MapState.REMOVED)
 
 
-def cells(stretches: Sequence[MapRange], low: int, high: int, width: int) -> list[str]:
+def cells(ranges: Sequence[MapRange], low: int, high: int, width: int) -> list[str]:
     """Return *low* to *high*, both included, in at most *width* cells of the same size.
 
     A cell is a `MapState`, `PART` or `NOTHING_KNOWN`.  What is missing shows in its cell, however
@@ -111,11 +111,11 @@ def cells(stretches: Sequence[MapRange], low: int, high: int, width: int) -> lis
     found, begin = [], 0
     for at in range(count):
         first, end = low + total * at // count, low + total * (at + 1) // count
-        while begin < len(stretches) and stretches[begin].last < first:
+        while begin < len(ranges) and ranges[begin].last < first:
             begin += 1
         states, covered, number = set(), 0, begin
-        while number < len(stretches) and stretches[number].first < end:
-            one = stretches[number]
+        while number < len(ranges) and ranges[number].first < end:
+            one = ranges[number]
             states.add(one.state)
             covered += min(one.last + 1, end) - max(one.first, first)
             number += 1

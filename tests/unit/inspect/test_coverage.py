@@ -48,7 +48,7 @@ def ledger(*entries: Entry, accepted: tuple[Entry, ...] = ()) -> PartitionLedger
 def shown(
     sets: list[FileSet], said: PartitionLedger, gaps: tuple[Span, ...] = ()
 ) -> list[tuple[str, int, int]]:
-    """The stretches by offset."""
+    """The ranges by offset."""
     present = {file.key for each in sets for file in each.files}
     found = coverage(ORDERS, sets, replace(said, gaps=[*gaps]), present)
     return [(one.state, one.first, one.last) for one in found.offsets]
@@ -180,7 +180,7 @@ def test_what_is_missing_is_seen_in_any_width(given: list[MapRange], width: int)
 
 
 @pytest.mark.parametrize(
-    ("stretches", "expected"),
+    ("ranges", "expected"),
     [
         pytest.param([(STORED, 0, 9)], [STORED, STORED], id="all"),
         pytest.param([(STORED, 0, 6)], [STORED, PART], id="in part"),
@@ -195,10 +195,10 @@ def test_what_is_missing_is_seen_in_any_width(given: list[MapRange], width: int)
     ],
 )
 def test_a_cell_is_what_is_true_of_all_of_it(
-    stretches: list[tuple[MapState, int, int]], expected: list[str]
+    ranges: list[tuple[MapState, int, int]], expected: list[str]
 ) -> None:
     """A cell is drawn full only if all of it is stored."""
-    assert expected == cells([MapRange(*one) for one in stretches], 0, 9, 2)
+    assert expected == cells([MapRange(*one) for one in ranges], 0, 9, 2)
 
 
 @pytest.mark.parametrize(
