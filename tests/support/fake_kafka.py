@@ -33,6 +33,8 @@ class FakeKafka(FakeCluster):
     values: dict[tuple[TopicPartition, int], bytes | None] = field(default_factory=dict)
     # keys of records that are not the usual ones
     keys: dict[tuple[TopicPartition, int], bytes | None] = field(default_factory=dict)
+    # columns of records that are not the usual ones
+    columns: dict[tuple[TopicPartition, int], dict[str, Any]] = field(default_factory=dict)
     # offsets whose records compaction has removed
     compacted: set[tuple[TopicPartition, int]] = field(default_factory=set)
     # offsets of records with a header whose name is not UTF-8
@@ -120,6 +122,7 @@ class _Reader:
                 raise not_utf8(where, row["offset"])
             row["value"] = self.kafka.values.get((where, row["offset"]), row["value"])
             row["key"] = self.kafka.keys.get((where, row["offset"]), row["key"])
+            row.update(self.kafka.columns.get((where, row["offset"]), {}))
         yield pa.RecordBatch.from_pylist(rows, made.schema)
 
     def batches(self, where: TopicPartition, span: Span) -> Iterator[Batches]:
