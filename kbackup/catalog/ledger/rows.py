@@ -103,8 +103,7 @@ class Entry:
         next_offset: The position after it.
         time: When, in ms since the epoch, by the clock of the host that wrote it: for people.  Of
             ``removed`` by the store's clock: it is compared with that.
-        counter: Above those of all rows that its writer could see; None where an earlier version
-            wrote it.
+        counter: Above those of all rows that its writer could see; None until it is entered.
         covers: The run that wrote the row that is accepted, removed or kept; None for any other
             kind.
         digest: Of the object's records, behind its method: ``r1:`` of records, ``b1:`` of batches
@@ -255,14 +254,9 @@ class TopicEntry:
         )
 
 
-def order(row: Entry | TopicEntry) -> tuple[int, int, str]:
-    """Return what rows are ordered by: what they follow, and names where neither follows.
-
-    Of rows of earlier versions the times are all there is to go by.  They come first.
-    """
-    if row.counter is None:
-        return -1, row.time, row.run or ""
-    return row.counter, 0, row.run or ""
+def order(row: Entry | TopicEntry) -> tuple[int, str]:
+    """Return what rows are ordered by: what they follow, and names where neither follows."""
+    return row.counter or 0, row.run or ""
 
 
 def stored(
@@ -370,7 +364,7 @@ def _lowest(
     name: str, found: pa.Table, of: pa.ChunkedArray, rows: pa.Table, about: pa.ChunkedArray
 ) -> pa.Table:
     """Return *found* with the lowest *name*, a time, of the *rows*, if any, *about* the same."""
-    negated = rows.select(["counter", "time"]).append_column("_about", about)
+    negated = rows.select(["time"]).append_column("_about", about)
     negated = negated.append_column("_first", pc.negate(rows[name]))
     earliest = _best(negated, about, ["_first"])
     at = pc.index_in(of, earliest["_about"].combine_chunks())
@@ -407,8 +401,8 @@ def _merged_topics(rows: pa.Table) -> pa.Table:
     return found.drop_columns("_about")
 
 
-_LATER: Final = ["counter", "_time", "run"]
-"""What follows another row comes before it; of rows of earlier versions, what is newer."""
+_LATER: Final = ["counter", "run"]
+"""What follows another row comes before it."""
 
 
 def latest(rows: pa.Table, about: pa.ChunkedArray) -> pa.Table:
@@ -418,13 +412,11 @@ def latest(rows: pa.Table, about: pa.ChunkedArray) -> pa.Table:
 
 def _best(rows: pa.Table, about: pa.ChunkedArray, order: list[str]) -> pa.Table:
     """Return of the rows *about* each thing the highest by the columns of *order*."""
-    # _time is the time of rows without a counter
     if not len(rows):
         return rows
-    time = pc.if_else(pc.is_null(rows["counter"]), rows["time"], 0)
     ordered = [*order, "time"]  # of rows alike in all else any counts, but always the same one
     keys = [(name, "descending") for name in ordered]  # nulls come last
-    ranked = pc.sort_indices(rows.append_column("_time", time).select(ordered), keys)
+    ranked = pc.sort_indices(rows.select(ordered), keys)
     # `Table.group_by` would do the rest, but loads two libraries that nothing else needs: codes
     # are given in order, so each new one is higher than all before it
     highest = pc.cumulative_max(about.combine_chunks().take(ranked).dictionary_encode().indices)

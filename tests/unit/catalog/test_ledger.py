@@ -513,21 +513,6 @@ def test_a_topic_has_the_partitions_of_the_latest_and_never_fewer() -> None:
     assert (4, settings) == (row.partitions, row.config)
 
 
-def test_rows_without_a_counter_come_before_those_with_one() -> None:
-    """Files of earlier versions are read; their rows order by their times and come first."""
-    store, time = CountingStore(), HandClock(NOW)
-    ledger = stream(store, time)
-    schema = pa.schema([f for f in OBJECTS.schema if f.name not in ("counter", "covers")])
-    for at, run in ((NOW + DAY, "ahead"), (NOW - DAY, "behind")):
-        rows = table([row(0, run=run, time=at)], OBJECTS).select(schema.names)
-        name = f"{ledger.prefix}{9_999_999_999_999 - NOW}-{at:016d}.parquet"
-        store.put(name, io.BytesIO(encoded(rows, schema, {})), sha256="", metadata={})
-    early = [entry.run for entry in entries(ledger.read().rows)]
-    ledger.append(table([row(0, run="new", time=1)], OBJECTS))
-
-    assert (["ahead"], ["new"]) == (early, [entry.run for entry in entries(ledger.read().rows)])
-
-
 def test_what_a_later_version_adds_is_left_alone() -> None:
     """Columns, kinds of rows and metadata that are not known say nothing, and the rest does."""
     store, time = CountingStore(), HandClock(NOW)
