@@ -394,7 +394,7 @@ def _done_values(
         return set(), "", IncompleteBackupError(what, why, _DO, **where.place)
     done = [files for files in sets[:at] if not files.is_whole]
     before = chained("", done)
-    if cursor.before not in (None, before):
+    if cursor.before != before:
         what = "objects that this restore has passed were added, changed or removed"
         return set(), "", _refused(where, what, _ROWS)
     if sets[at].part not in lost and _has_others_beside(sets[at], cursor):

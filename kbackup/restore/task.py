@@ -147,7 +147,7 @@ class RestorePartitionTask:
         unit, out, sets = self.unit, self._out, [*self.unit.sets]
         if out.begin():
             sets = unfinished(self._store, sets, out.cursor.offset)
-            self._before = out.cursor.before or ""
+            self._before = out.cursor.before
             self._note_end()
         if any(files.is_whole for files in sets):
             out.check_ids()

@@ -129,12 +129,12 @@ class SinkPosition:
         key: The object's key; None: nothing had been stored before this offset.
         last_offset: Offset of its last record; None where another tool wrote it, which says only
             how many records it holds.
-        identity: Which topic the offset is of; not known where an earlier version committed it.
+        identity: Which topic the offset is of, as far as the cluster tells.
         again_to: The offset up to which values are stored a second time, because the group was set
             back; None where the offset is not before that.
         done: What that run had done in this partition by then: where a task dies, the one that
             takes over continues from here, and no count is lost.
-        at: The offset that it was committed with; None where it was not kept, or not committed yet.
+        at: The offset that it was committed with; None before that.
     """
 
     key: str | None = None
@@ -190,14 +190,11 @@ class SinkPosition:
 
     @classmethod
     def beside(cls, position: Position | None) -> Self | None:
-        """Read what a sink committed with that offset; None where somebody has moved it since.
-
-        Where an earlier version committed it, which offset that was is not known.
-        """
+        """Read what a sink committed with that offset; None where somebody has moved it since."""
         if position is None:
             return None
         found = cls.read(position.metadata)
-        return found if found is not None and found.at in (None, position.offset) else None
+        return found if found is not None and found.at == position.offset else None
 
 
 ABSENT_MOST: Final = 16
@@ -207,7 +204,7 @@ TRANSLATED_MOST: Final = 16
 """Rows of translation beside an offset: they take 1 KiB of what a broker takes."""
 
 VERSION: Final = 2
-"""Of the text.  Version 1, of kbackup 0.1 before it kept its source, named the object's key."""
+"""Of the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +248,7 @@ class Cursor:
         reached: What is committed: the next offset of the backup, full records or not.
         values: Digest of the key of the value set at hand; empty before the first.
         rows: Rows of that set that are done.
-        before: Digest of all value sets before that one, as they were; None where a version
-            committed the place that did not keep it.
+        before: Digest of all value sets before that one, as they were.
         content: Digest of *rows* if their object has a name of any form; empty otherwise.
         sizes: Its `FileSet.sizes` as it was found; None where a version did not keep them.
     """
@@ -261,7 +257,7 @@ class Cursor:
     reached: int
     values: str = ""
     rows: int = 0
-    before: str | None = ""
+    before: str = ""
     content: str = ""
     sizes: tuple[int | None, ...] | None = None
 
@@ -320,7 +316,7 @@ class RestorePosition:
             them.
         translated: Rows that say which offsets of the target have which of the backup, and are not
             stored elsewhere yet, `TRANSLATED_MOST` at most; in order.
-        run: Id of the run that committed; empty where it was not kept.
+        run: Id of the run that committed.
         done: What that run had done by then: where a task dies, the one that takes over continues
             from here, and no count is lost.
     """
@@ -362,8 +358,7 @@ class RestorePosition:
     def read(cls, where: TopicPartition, position: Position) -> tuple[Self, Lane] | None:
         """Read what a restore committed in *where*; None where it is anyone else's.
 
-        Whoever has moved the offset and kept the text has made it theirs.  Version 2 did not
-        always say which offset it was; full records show it, and of values it is not known.
+        Whoever has moved the offset and kept the text has made it theirs.
 
         Raises:
             NewerVersionError: If a restore of a later version committed it.
@@ -373,13 +368,10 @@ class RestorePosition:
             if isinstance(data["v"], int) and data["v"] > VERSION:
                 raise NewerVersionError.of("the restore's position", data["v"], VERSION)
             run, done, at = _by(data)
-            found = replace(cls._of(data, position.offset), run=run, done=done)
-            if at is None and not found.cursor.values:
-                at = found.cursor.offset
             if at != position.offset:
                 return None
             lane = Lane(where, Span(*data["log"]), position, done.records, done.commits)
-            return found, lane
+            return replace(cls._of(data, position.offset), run=run, done=done), lane
 
         return _read(position.metadata, of)
 

@@ -61,7 +61,7 @@ def confirm(
     if last is None:
         return UNCONFIRMED
     is_of_another = last.backup and backup and last.backup != backup
-    if is_of_another or last.at != position.offset:  # moved since, or not kept at first
+    if is_of_another or last.at != position.offset:  # moved since
         return Confirmation(identities=(last.identity,))
     is_behind = last.again_to is not None
     found = _following(store, layout, where, position.offset, last.key)
@@ -423,7 +423,7 @@ def _last_cut(store: Store, objects: Sequence[_Listed]) -> _LastCut:
         return _LastCut(is_foreign=objects[-1][1].view is not View.RECORD)
     identity = TopicIdentity.from_metadata(head.metadata)
     cut = Rotation.from_metadata(head.metadata)
-    if cut is None:  # of a version that did not keep it
+    if cut is None:  # 0.1.0 did not keep it
         is_one = len({parts.encoded_partition for _, parts in objects}) == 1
         return _LastCut(facts.last_offset + 1 if is_one else None, identity)
     # A run that died inside a cut leaves it incomplete; from its start the same records make the

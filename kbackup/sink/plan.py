@@ -205,14 +205,8 @@ class SinkPartitionPlan:
         """Return the group's own position with the object that was found to end there."""
         # the next run then need only see that the object is there
         left = self.seen.inherited
-        if not isinstance(left, Inherited):
-            commit_metadata = SinkPosition.beside(committed)
-            agrees = self.seen.stored_to == committed.offset
-            if commit_metadata is None or commit_metadata.at is not None or not agrees:
-                return None
-            return commit_metadata.position(committed.offset)
-        if left.counted[0].start_offset >= committed.offset:
-            return None  # it is to be written again, so it is not what was stored last
+        if not isinstance(left, Inherited) or left.counted[0].start_offset >= committed.offset:
+            return None  # what is to be written again is not what was stored last
         last = SinkPosition(left.counted[0].key, identity=self.identity, backup=self.backup)
         return last.position(committed.offset)
 

@@ -48,17 +48,6 @@ def test_a_group_that_stands_right_is_left_alone() -> None:
     assert at.position() is None
 
 
-def test_what_an_earlier_version_committed_gets_its_offset() -> None:
-    """A position that does not carry its offset is committed with it once the bucket agrees."""
-    at = planned(
-        Evidence(
-            Span(0, 500), Position(500, BOOKMARK.to_metadata()), stored_to=500, has_objects=True
-        )
-    )
-
-    assert KEPT == at.position()
-
-
 def test_a_group_too_far_ahead_is_set_back() -> None:
     """The bucket's end counts, and what was kept with the offset does not."""
     at = planned(Evidence(Span(0, 1500), Position(900), stored_to=500, has_objects=True))
