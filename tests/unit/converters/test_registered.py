@@ -11,6 +11,7 @@ from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.errors import ConfigurationError
 from kbackup.testing import encoded
 from tests.support.registry import FakeRegistry, converter_of
+from tests.unit.converters.test_json_schema import ORDER
 
 TEXT = ConnectSchema(Type.STRING, optional=True, default='"dd"')
 SCHEMA = ConnectSchema(Type.STRUCT, name="R", fields=(("a", TEXT),))
@@ -39,14 +40,6 @@ def text_of(body: bytes) -> str | None:
     return held[0] if held else None
 
 
-ORDER = {
-    "title": "x.Order",
-    "type": "object",
-    "properties": {
-        "id": {"type": "integer"},
-        "note": {"oneOf": [{"type": "null"}, {"type": "string"}]},
-    },
-}
 AVRO_NODE = {"type": "record", "name": "N", "fields": [{"name": "n", "type": ["null", "N"]}]}
 PROTO = """
 syntax = "proto3";

@@ -32,21 +32,11 @@ from tests.unit.catalog.test_keys import (
     run,
     sinks,
 )
-from tests.unit.catalog.test_rekeying import LATER, stands
+from tests.unit.catalog.test_rekeying import LATER, one, stands, two
+
+__all__ = ["one", "two"]
 
 LAYOUT = Layout()
-
-
-@pytest.fixture
-def one(tmp_path: Path) -> Path:
-    """A recipient's private key."""
-    return private_key(tmp_path / "one")
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> Path:
-    """Another one's."""
-    return private_key(tmp_path / "two")
 
 
 @pytest.fixture
