@@ -12,7 +12,7 @@ from kbackup.clock import SystemClock
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import Facts, Rotation, TopicIdentity, TopicPartition
-from kbackup.runs import history, known, wiring
+from kbackup.runs import backup_state, history, wiring
 from kbackup.runs.position import RestorePosition, SinkPosition
 from kbackup.sink.plan import make_plan
 from kbackup.stores import Store, StoreSettings, open_store
@@ -134,7 +134,7 @@ def test_what_version_1_says_of_itself_is_read(golden: Golden) -> None:
     store, layout, clock = golden.store, golden.layout, SystemClock()
     committed, restored = golden.positions("committed"), golden.positions("restored")
 
-    said = known.read(store, layout, clock)
+    said = backup_state.read(store, layout, clock)
     runs = [*history.runs(store, layout)]
     sinks = {at: SinkPosition.beside(one) for at, one in committed.items()}
     restores = [RestorePosition.read(at, one) for at, one in restored.items()]
