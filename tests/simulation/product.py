@@ -103,7 +103,7 @@ _PLACES: dict[str, tuple[Any, str]] = {
     "past held": (start, "_past_held"),
     "only format": (wiring, "only_format"),
     "confirm": (evidence, "confirm"),
-    "stored_cuts up": (HeldUp, "of"),
+    "held up": (HeldUp, "of"),
     "acceptance": (PartitionLedger, "_acceptance"),
     "newer version": (NewerVersionError, "of"),
     "settle": (locks, "SETTLE_S"),
