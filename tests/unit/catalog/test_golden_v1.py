@@ -49,8 +49,9 @@ class Golden(NamedTuple):
         return wiring.layout(settings("sink", self.name, self.url))
 
     def names(self) -> set[str]:
-        """The names of objects, in whatever directory: one may be the day."""
-        return {one.key.rpartition("/")[2] for one in self.store.list("topics/")}
+        """The keys of objects; their names, where the directory is the day of the upload."""
+        keys = (one.key for one in self.store.list("topics/"))
+        return {key.rpartition("/")[2] if self.layout.is_dated else key for key in keys}
 
     def positions(self, of: str) -> dict[TopicPartition, Position]:
         """What a run has committed."""
