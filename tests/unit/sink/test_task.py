@@ -1,9 +1,8 @@
 """A task whose cluster is away, or whose disk is full."""
 
 import os
-import resource
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 from uuid import uuid4
 
@@ -22,6 +21,9 @@ from kbackup.sink.job import SinkUnit
 from kbackup.sink.task import back_up
 from kbackup.stores import StoreSettings, open_store
 from tests.support.fakes import OneLog, SilentLine
+from tests.unit.test_spool import one_mib_files
+
+__all__ = ["one_mib_files"]
 
 
 def test_a_cluster_that_is_away_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,15 +41,6 @@ def test_a_cluster_that_is_away_is_waited_for_once(monkeypatch: pytest.MonkeyPat
     assert list(range(20)) == [failure.place["partition"] for failure in failures]
     assert {"kafka"} == {failure.code for failure in failures}
     assert {0} == {report.committed for report in reports}
-
-
-@pytest.fixture
-def one_mib_files() -> Iterator[None]:
-    """No file may have more than a MiB: what a full disk is like."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def log_of(values: Iterable[bytes]) -> pa.RecordBatch:
