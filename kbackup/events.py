@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from enum import Enum
+from types import NoneType
 from typing import Any, ClassVar, Final, Protocol, Self
 
 from kbackup import clock
@@ -95,7 +96,12 @@ def _without_type(row: Event) -> Event:
     return {name: value for name, value in row.items() if name != "type"}
 
 
+_PLAIN: Final = frozenset({NoneType, bool, int, float, str})
+
+
 def _json(value: Any) -> Any:
+    if type(value) in _PLAIN:  # nearly all there are, and Mapping's own check is slow
+        return value
     found = value
     match value:
         case Enum():
