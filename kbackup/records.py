@@ -9,7 +9,7 @@ import hashlib
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from enum import Enum, IntEnum
 from types import TracebackType
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
@@ -179,8 +179,8 @@ class Facts:
         """Return the facts as an object's user metadata: lower-case names, text values."""
         return {
             name.replace("_", "-"): str(value)
-            for name, value in asdict(self).items()
-            if value is not None
+            for name in self.__dataclass_fields__
+            if (value := getattr(self, name)) is not None
         }
 
     @classmethod

@@ -8,7 +8,7 @@ does.  It is bounded whatever the backup looks like: keys are kept as digests.
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, astuple, dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final, Self, TypeVar
 
@@ -72,9 +72,9 @@ class Done:
         """Return what was done with what was done *later*."""
         ends = ("first", "last")
         counts = {
-            field.name: getattr(self, field.name) + getattr(later, field.name)
-            for field in fields(self)
-            if field.name not in ends
+            name: getattr(self, name) + getattr(later, name)
+            for name in self.__dataclass_fields__
+            if name not in ends
         }
         first = later.first if self.first is None else self.first
         return Done(**counts, first=first, last=self.last if later.last is None else later.last)
@@ -92,7 +92,8 @@ _ROOM: Final = 4096
 def _to_text(of: Mapping[str, Any], at: int | None, run: str, done: Done) -> str:
     """Return the text to commit with an offset; a broker takes 4,096 bytes."""
     offset = {} if at is None else {"at": at}
-    said = {name: value for name, value in asdict(done).items() if value != getattr(NOTHING, name)}
+    counts = {name: getattr(done, name) for name in done.__dataclass_fields__}
+    said = {name: value for name, value in counts.items() if value != getattr(NOTHING, name)}
     data = {**of, **offset, "run": run, "done": said}
     text = json.dumps(data, separators=(",", ":"))
     if len(text) >= _ROOM:  # the longest keys of all leave none for what can be done without
