@@ -113,7 +113,8 @@ class FileStore:
             do = "write file:///FOLDER, with three slashes"
             raise ConfigurationError(f"{settings.url!r} is not a local folder", do=do)
         self._root = Path("/", unquote(path))
-        self._new = self._root / HIDDEN / "new"
+        self._hidden = self._root / HIDDEN
+        self._new, self._facts = self._hidden / "new", self._hidden / "facts"
         self._disk = Disk()
         self._has_swept = False
 
@@ -287,7 +288,7 @@ class FileStore:
             raise StoreError(what, error.strerror or str(error), do) from error
 
     def _facts_path(self, key: str) -> Path:
-        return self._root / HIDDEN / "facts" / key
+        return self._facts / key
 
     def _state(self, key: str, path: Path) -> _State | None:
         """Return what is there and all that may apply to it; None where nothing is."""
@@ -312,9 +313,9 @@ class FileStore:
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
-        files.make_folder(self._root / HIDDEN)
+        files.make_folder(self._hidden)
         flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-        lock = os.open(self._root / HIDDEN / "lock", flags, 0o666)
+        lock = os.open(self._hidden / "lock", flags, 0o666)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
