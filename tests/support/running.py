@@ -168,6 +168,7 @@ def ended(kbackup: Kbackup, *words: str, expect: int = 0) -> Result:
         with running(kbackup.with_environment(TMPDIR=folder), *words) as command:
             result = command.finish(300)
             command.leave_nothing()
-        assert [] == [*Path(folder).iterdir()]
+        left = [each.name for each in Path(folder).iterdir()]
+        assert not left, f"left in its TMPDIR: {left}"
     assert expect == result.code, f"{result.stdout}\n{result.stderr}"
     return result
