@@ -756,14 +756,13 @@ class KafkaWriter(GroupWriter):
 
     def _connect(self) -> None:
         """Wait until the client can ask for its transactional id."""
-        # one that asks before it is connected asks again after 500 ms only; the first look-up is
-        # not of the topic, each of whose partitions would be made an object
-        topic, timeout_s = self._target.topic, self._settings.timeout_s
+        # one that asks before it is connected asks again after 500 ms only; the look-up of a topic
+        # makes an object of each of its partitions
         try:
-            self._producer.cluster_id(timeout_s)
-            self._producer.list_topics(topic, timeout_s)
+            self._producer.cluster_id(self._settings.timeout_s)
+            self._producer.list_topics(self._target.topic, self._settings.timeout_s)
         except KafkaException as error:  # what follows waits longer, and says what is wrong
-            _log.debug("looking up %s: %s", topic, error)
+            _log.debug("looking up %s: %s", self._target.topic, error)
 
     def _raise(self, refused: RefusedRecord | None) -> None:
         """Raise what a refusal means, if there is one."""

@@ -70,12 +70,8 @@ class Done:
 
     def __add__(self, later: "Done") -> "Done":
         """Return what was done with what was done *later*."""
-        ends = ("first", "last")
-        counts = {
-            name: getattr(self, name) + getattr(later, name)
-            for name in self.__dataclass_fields__
-            if name not in ends
-        }
+        names = self.__dataclass_fields__.keys() - {"first", "last"}
+        counts = {name: getattr(self, name) + getattr(later, name) for name in names}
         first = later.first if self.first is None else self.first
         return Done(**counts, first=first, last=self.last if later.last is None else later.last)
 
