@@ -15,12 +15,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import count
 from typing import BinaryIO, Final
 
 import psutil
 
 SAMPLES_PER_SECOND: Final = 10
+
+_MEMORY_SAMPLES: Final = 5
+"""Every how many samples memory is one of them: the kernel walks all pages for it, which at each
+took a tenth of two cores beside a run of several processes, and less beside the peer's one."""
 
 _SUBREAPER: Final = 36
 _FORKS: Final = ["-m", "kbackup.spark.worker"]
@@ -94,8 +100,12 @@ def _meter(commands: Sequence[Sequence[str]]) -> Usage:
         peak = 0
         seconds: dict[psutil.Process, float] = {}  # equal where id and start time are
         workers: set[psutil.Process] = set()
-        while any(waiter.is_alive() for waiter in waiters):
-            peak = max(peak, _sample(seconds, workers))
+        for sample in count():
+            if not any(waiter.is_alive() for waiter in waiters):
+                break
+            now_running = _sampled(seconds, workers)
+            if sample % _MEMORY_SAMPLES == 0:
+                peak = max(peak, sum(map(_memory, now_running)))
             running = [waiter for waiter in waiters if waiter.is_alive()]
             if running:
                 running[0].join(1 / SAMPLES_PER_SECOND)
@@ -112,23 +122,26 @@ def _meter(commands: Sequence[Sequence[str]]) -> Usage:
         return Usage(max(ends) - began, cpu, tasks, peak, [_text(file) for file in files])
 
 
-def _sample(seconds: dict[psutil.Process, float], workers: set[psutil.Process]) -> int:
-    """Note each process's CPU time so far in *seconds*, and which of them are *workers*.
-
-    Returns:
-        The memory of all, in bytes.
-    """
-    total = 0
-    for process in psutil.Process().children(recursive=True):
-        try:
+def _sampled(
+    seconds: dict[psutil.Process, float], workers: set[psutil.Process]
+) -> list[psutil.Process]:
+    """Note each process's CPU time so far, and which of them are *workers*; return them."""
+    found = psutil.Process().children(recursive=True)
+    for process in found:
+        with suppress(psutil.Error):  # it ended between two looks
             if process not in seconds and is_worker(process):
                 workers.add(process)
             spent = process.cpu_times()
             seconds[process] = spent.user + spent.system
-            total += process.memory_full_info().pss
-        except psutil.Error:
-            continue  # it ended between two looks
-    return total
+    return found
+
+
+def _memory(process: psutil.Process) -> int:
+    """Return the bytes of a process; 0 once it has ended."""
+    try:
+        return int(process.memory_full_info().pss)
+    except psutil.Error:
+        return 0
 
 
 def is_worker(process: psutil.Process) -> bool:
