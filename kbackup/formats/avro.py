@@ -119,7 +119,10 @@ _Named: TypeAlias = dict[str, str | None]
 def _fields(schema: Mapping[str, Any], named: _Named, namespace: str) -> list[tuple[str, str]]:
     full = full_name(schema, namespace)
     named[full], inner = None, full.rpartition(".")[0]
-    return [(one["name"], _of_avro(one["type"], named, inner)) for one in schema["fields"]]
+    fields = [(one["name"], _of_avro(one["type"], named, inner)) for one in schema["fields"]]
+    if not all(isinstance(name, str) for name, _ in fields):
+        raise TypeError("a name of a field is no text")
+    return fields
 
 
 def _of_avro(schema: Any, named: _Named, namespace: str) -> str:
@@ -142,7 +145,7 @@ def _of_avro(schema: Any, named: _Named, namespace: str) -> str:
 def _by_name(name: str, named: _Named, namespace: str) -> str:
     full = next((one for one in full_names(name, namespace) if one in named), None)
     if full is None:
-        raise not_a_table(f"it has no type {name}")
+        raise ValueError(f"it has no type {name}")
     found = named[full]
     if found is None:
         raise not_a_table(f"its type {name} contains itself")
@@ -150,10 +153,12 @@ def _by_name(name: str, named: _Named, namespace: str) -> str:
 
 
 def _logical(schema: Mapping[str, Any]) -> str | None:
-    logical, precision = schema.get("logicalType"), schema.get("precision", 0)
+    logical = schema.get("logicalType")
     if logical == "decimal":
-        is_sound = precision <= _DIGITS_MOST
-        return f"decimal({precision},{schema.get('scale', 0)})" if is_sound else None
+        match schema.get("precision"), schema.get("scale", 0):
+            case int(precision), int(scale) if 0 <= scale <= precision <= _DIGITS_MOST:
+                return f"decimal({precision:d},{scale:d})" if precision else None
+        return None  # anybody may have written any text there
     return None if logical is None else _AVRO_LOGICAL.get(logical)
 
 

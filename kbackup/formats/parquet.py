@@ -12,7 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kbackup.connect.tables import Files, TableColumn, struct
-from kbackup.formats import COLUMNS, FileFormat, FormatOptions, Traits, all_rows, choose, null_keys
+from kbackup.formats import (
+    COLUMNS,
+    FileFormat,
+    FormatOptions,
+    Traits,
+    all_rows,
+    choose,
+    null_keys,
+    translated,
+)
 from kbackup.formats.parquet_records import FORMAT_VERSION, METADATA_PREFIX, RowGroups, read_records
 from kbackup.formats.parquet_values import ValueWriter, read_values
 from kbackup.naming import View
@@ -196,7 +205,9 @@ class ParquetFormat(FileFormat):
 
     def table(self, file: BinaryIO, _view: View, _extension: str, _options: FormatOptions) -> Files:
         """Return a column for each of the file."""
-        columns = table_columns(pq.read_schema(file))
+        with translated("the Parquet file is cut short or altered"):
+            schema = pq.read_schema(file)
+        columns = table_columns(schema)
         extensions = tuple(EXTENSIONS.values())
         return Files(columns, extensions, "parquet", table_stored_as)
 

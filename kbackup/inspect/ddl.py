@@ -322,9 +322,9 @@ def _files(settings: Settings, store: Store, newest: BackupFile) -> Files:
     with store.open(newest.key) as body:
         try:
             return form.table(body, newest.view, newest.extension, wiring.format_options(settings))
-        except CorruptObjectError as error:
+        except (CorruptObjectError, ConfigurationError) as error:
             what, key = f"{newest.key}: {error.what}", newest.key
-            raise CorruptObjectError(what, error.why, error.do, key=key) from error
+            raise type(error)(what, error.why, error.do, key=key) from error
 
 
 def _nothing(topic: str, url: str) -> IncompleteBackupError:

@@ -119,7 +119,6 @@ def test_a_type_is_found_from_where_its_name_stands() -> None:
 @pytest.mark.parametrize(
     "schema",
     [
-        pytest.param(record(("to", "Nobody")), id="a type that is not there"),
         pytest.param("string", id="no record"),
         pytest.param(record(("either", ["int", "string"])), id="one of several types"),
         pytest.param(record(("next", ["null", "Order"])), id="a type that contains itself"),
@@ -158,12 +157,25 @@ def test_json_that_is_no_table_is_refused(lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("precision", "scale"),
+    [(-9, 2), (9, 2.5), (0, 0), (None, 0), (4, 5), (39, 2), (9, "2)); DROP TABLE orders; --")],
+)
+def test_a_decimal_that_is_none_is_bytes(precision: Any, scale: Any) -> None:
+    """What anybody has written for its digits comes into no declaration."""
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+
+    assert {"sum": "binary"} == words(avro.table_columns(record(("sum", kind))))
+
+
+@pytest.mark.parametrize(
     "schema",
     [
         pytest.param("{", id="no JSON"),
         pytest.param('{"type": "record", "name": "Order"}', id="no fields"),
         pytest.param(json.dumps(record(("lines", {"type": "array"}))), id="an array of nothing"),
         pytest.param(json.dumps(record(("id", 5))), id="a number for a type"),
+        pytest.param(json.dumps(record((5, "int"))), id="a number for a name"),
+        pytest.param(json.dumps(record(("to", "Nobody"))), id="a type that is not there"),
         pytest.param(
             json.dumps(record(("id", None))).replace("null", '{"type":' * 3000 + "5" + "}" * 3000),
             id="deeper than anything",

@@ -301,14 +301,21 @@ def test_folders_that_topics_share_are_refused_where_every_object_is_read(engine
     assert "indexes and the objects of other topics" in caught.value.why
 
 
-def test_a_newest_object_that_cannot_be_read_is_named() -> None:
+@pytest.mark.parametrize(
+    ("form", "body", "what"),
+    [
+        ("avro", b"Obj\x01\x00" + bytes(16), "a schema that kbackup cannot read"),
+        ("parquet", b"PAR1" + bytes(16), "the Parquet file is cut short or altered"),
+    ],
+)
+def test_a_newest_object_that_cannot_be_read_is_named(form: str, body: bytes, what: str) -> None:
     """The columns follow from what it holds, so it ends the command."""
     backup = Backup()
-    key = "topics/orders/partition=0/orders+0+0000000000.avro"
-    put_bytes(backup.store, key, b"Obj\x01\x00" + bytes(16))
+    key = f"topics/orders/partition=0/orders+0+0000000000.{form}"
+    put_bytes(backup.store, key, body)
 
-    with pytest.raises(CorruptObjectError, match="a schema that kbackup cannot read") as caught:
-        declared(backup, format_class="avro", value_converter="string")
+    with pytest.raises(CorruptObjectError, match=what) as caught:
+        declared(backup, format_class=form, value_converter="string")
 
     assert key in caught.value.what
     assert {"key": key} == caught.value.place
