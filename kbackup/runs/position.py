@@ -394,6 +394,15 @@ class RestorePosition:
         absent = data.get("absent")
         if absent is not None:
             absent = tuple(Span(int(start), int(end)) for start, end in absent)
+        numbers = cursor.offset, cursor.rows, partition
+        texts = cursor.values, cursor.before, cursor.content, topic
+        is_sound = (
+            all(isinstance(each, int) for each in numbers)
+            and all(isinstance(each, str) for each in texts)
+            and isinstance(data["total"], int | None)
+        )
+        if not is_sound:
+            raise TypeError("not what a restore commits")
         return cls(source, data["target-id"], cursor, data["total"], ids, is_all, rows, absent)
 
     def has_room(self, lane: Lane) -> bool:

@@ -143,6 +143,25 @@ def test_what_was_committed_with_another_offset_is_not_taken_for_ours() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "altered"),
+    [
+        ('"offset":9', '"offset":"x"'),
+        ('"rows":3', '"rows":null'),
+        ('"before":"c"', '"before":7'),
+        ('"total":8', '"total":[]'),
+    ],
+)
+def test_a_position_with_anything_in_it_is_not_taken_for_ours(said: str, altered: str) -> None:
+    """Whoever may commit to the group may have written anything there."""
+    text = POSITION.position(LANE).metadata
+    assert said in text
+
+    read = RestorePosition.read(COPY, Position(12, text.replace(said, altered)))
+
+    assert read is None
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "",
