@@ -138,7 +138,9 @@ class NoKeyError(ConfigurationError, code="no_key"):
     """What is encrypted cannot be read with the keys that were given."""
 
 
-_RELEASE: Final = re.compile(r"\d[\w.+-]{0,40}", re.ASCII)
+_RELEASE: Final = re.compile(
+    r"\d{1,4}(\.\d{1,4}){0,3}((a|b|rc)\d{1,4})?(\.(post|dev)\d{1,9})?(\+[a-z0-9.]{1,20})?", re.ASCII
+)
 """What a version looks like: anybody may have written another text in its place."""
 
 

@@ -157,6 +157,7 @@ GROUPS: Final = StreamForm.of(
     pa.field("cluster_id", pa.string()),
     pa.field("topic_id", pa.string()),
     pa.field("partition", pa.int32()),
+    forged="move it away, and keep it: it may hold where groups stood",
 )
 """The stream of captures: rows of `GroupEntry`."""
 

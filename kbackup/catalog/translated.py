@@ -90,6 +90,7 @@ TRANSLATED: Final = StreamForm.of(
     _merged,
     pa.field("partition", pa.int32(), nullable=False),
     pa.field("source_partition", pa.int32(), nullable=False),
+    forged="move it away: groups are then translated by reading the records",
 )
 """The stream of a restored topic: rows of `TranslatedEntry`."""
 

@@ -160,7 +160,9 @@ def test_a_damaged_bundle_is_replaced_by_the_next_run(
     [
         ({"version": "9.0"}, "use kbackup 9.0 or later"),
         ({}, "use the version that wrote it"),
+        ({"version": "9.0rc1"}, "use kbackup 9.0rc1 or later"),
         ({"version": "9.0 of https://example.com"}, "use the version that wrote it"),
+        ({"version": "9.0-from-example.com"}, "use the version that wrote it"),
     ],
 )
 def test_a_bundle_of_a_later_version_is_refused(
