@@ -321,7 +321,7 @@ def malformed_records(
         return with_headers(records, [context] * len(records))
     key = failure.place.get("key")
     row: dict[str, Any] = {
-        "offset": 0, "timestamp": NO_TIMESTAMP, "timestamp_type": 0,
+        "offset": failure.place.get("offset", -1), "timestamp": NO_TIMESTAMP, "timestamp_type": 0,
         "key": None if key is None else str(key).encode(),
         "value": orjson.dumps(to_json(failure)), "headers": context,
     }  # fmt: skip
