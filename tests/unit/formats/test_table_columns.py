@@ -18,7 +18,7 @@ def words(columns: tuple[TableColumn, ...]) -> dict[str, str]:
     return {one.name: one.type for one in columns}
 
 
-def record(*fields: tuple[str, Any]) -> dict[str, Any]:
+def record(*fields: tuple[Any, Any]) -> dict[str, Any]:
     """An Avro record."""
     return {
         "type": "record",
