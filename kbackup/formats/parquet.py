@@ -23,7 +23,7 @@ from kbackup.formats import (
     translated,
 )
 from kbackup.formats.parquet_records import FORMAT_VERSION, METADATA_PREFIX, RowGroups, read_records
-from kbackup.formats.parquet_values import ValueWriter, read_values
+from kbackup.formats.parquet_values import DAMAGED, ValueWriter, read_values
 from kbackup.naming import View
 from kbackup.options import words
 from kbackup.records import ANY_KIND, SCHEMA, Bad, Schema
@@ -205,7 +205,7 @@ class ParquetFormat(FileFormat):
 
     def table(self, file: BinaryIO, _view: View, _extension: str, _options: FormatOptions) -> Files:
         """Return a column for each of the file."""
-        with translated("the Parquet file is cut short or altered"):
+        with translated(DAMAGED):
             schema = pq.read_schema(file)
         columns = table_columns(schema)
         extensions = tuple(EXTENSIONS.values())

@@ -34,6 +34,8 @@ from kbackup.records import Schema
 AVRO_SCHEMA: Final = "parquet.avro.schema"
 """Name in the footer, as in parquet-avro."""
 
+DAMAGED: Final = "the Parquet file is cut short or altered"
+
 _ENVELOPES: Final = {View.KEY: "RecordKey", View.HEADERS: "RecordHeaders"}
 _SETTINGS: Final[dict[str, Any]] = {
     "write_page_checksum": True,
@@ -142,7 +144,7 @@ def read_values(file: BinaryIO, view: View) -> Iterator[pa.RecordBatch]:
         CorruptObjectError: If it is truncated or altered.
         UnsupportedObjectError: If another tool wrote it, with values that Connect has no type for.
     """
-    with translated("the Parquet file is cut short or altered"):
+    with translated(DAMAGED):
         parquet = pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=False)
         whole = _footer_schema(parquet)
         schema = whole if view is View.VALUE else dict(whole.fields)[COLUMNS[view]]

@@ -1,12 +1,14 @@
 """A cluster in memory that a restore writes to, and a restore of a backup into it."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from backup_samples import Backup
 
 from kbackup import config
@@ -30,6 +32,7 @@ from kbackup.kafka import (
 from kbackup.pipeline.views import ReadOptions
 from kbackup.plugins import Step, choose_topics
 from kbackup.records import SCHEMA, Span, TopicPartition
+from kbackup.restore import transaction
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import Planner, RestorePlan
 from kbackup.restore.routing import RecordRoutes, survey
@@ -517,6 +520,17 @@ class Restoring:
         assert read is not None
         kept, lane = replace(read[0], translated=rows, **changed), read[1]
         self.cluster.groups[group][COPY] = kept.position(lane)
+
+
+def killed_half_way() -> Restoring:
+    """A restore of ten records that was killed once five of them were committed."""
+    of = Restoring()
+    of.backup.put("orders", 0, range(5), range(5, 10))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transaction, "TRANSACTION_RECORDS", 5)
+        with suppress(CrashError):
+            of.restore(crash_at=3)
+    return of
 
 
 def values(*offsets: range) -> list[bytes]:

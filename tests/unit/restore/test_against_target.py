@@ -29,7 +29,7 @@ from kbackup.runs.report import Summary
 from tests.support.grouped import forgotten, restored
 from tests.support.in_threads import InThreads
 from tests.support.ledgers import CLOCK, ID, WHERE, backup_with_ledger, enter
-from tests.support.target import COPY, MARKER, CrashError, Log, Restoring
+from tests.support.target import COPY, MARKER, CrashError, Log, Restoring, killed_half_way
 
 FORGOTTEN = pytest.mark.parametrize("lacks_rows", [False, True])
 """With rows of translation, and without."""
@@ -178,12 +178,7 @@ def test_what_was_written_since_is_behind(*, lacks_rows: bool) -> None:
 
 def test_a_restore_that_was_stopped_is_not_the_whole() -> None:
     """What is there is equal, the rest is counted: 3."""
-    of = Restoring()
-    of.backup.put("orders", 0, range(5), range(5, 10))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transaction, "TRANSACTION_RECORDS", 5)
-        with suppress(CrashError):
-            of.restore(crash_at=3)
+    of = killed_half_way()
 
     found = compared(of)
 

@@ -49,6 +49,7 @@ from tests.support.target import (
     Log,
     Restoring,
     Row,
+    killed_half_way,
 )
 
 WHERE = TopicPartition("orders", 0)
@@ -306,12 +307,7 @@ def _refused(of: Restoring, offset: int, **options: Any) -> KbackupError:
 
 def test_what_is_not_restored_yet_is_refused() -> None:
     """A restore that was killed has not come to all offsets: they are not the end of the copy."""
-    of = Restoring()
-    of.backup.put("orders", 0, range(5), range(5, 10))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transaction, "TRANSACTION_RECORDS", 5)
-        with suppress(CrashError):
-            of.restore(crash_at=3)
+    of = killed_half_way()
 
     assert 3 == translated(of, 3).becomes
     assert "has not come to offset 8" in _refused(of, 8).what
