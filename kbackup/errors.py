@@ -126,6 +126,17 @@ class NoSpaceError(KbackupError, code="no_space"):
     """The disk for spooled objects is full."""
 
 
+class NoMemoryError(KbackupError, code="no_memory"):
+    """There is too little memory."""
+
+    @classmethod
+    def of(cls, what: str, why: str) -> Self:
+        """Return the error of *what* ran out of memory, as *why* has it, which may be empty."""
+        little = "this machine, or a limit of the process, has too little"
+        do = "give it more, or run fewer tasks at once, such as one: --master 'local[1,4]'"
+        return cls(f"{what} ran out of memory", f"{little}: {why}" if why else little, do)
+
+
 class LocalServiceError(KbackupError, code="local_service"):
     """A service for the demo or the tests could not be fetched or started."""
 

@@ -253,7 +253,7 @@ def _base64(text: str) -> str:
 
 _SYNC: Final = bytes(16)
 _CORRUPT: Final = (
-    EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error,
+    EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, struct.error,
     StopIteration,
 )  # fmt: skip
 """What fastavro raises for bytes that are not datums of the schema."""

@@ -10,6 +10,7 @@ What it is, its `Traits` say; what else it can do is a method of one of the smal
 its writer.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -442,11 +443,14 @@ def too_large(what: str, why: str) -> CorruptObjectError:
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Translate pyarrow's errors about bad bytes into ours; disk errors stay unchanged."""
+    """Translate pyarrow's errors about bad bytes into ours; those of disk or memory stay."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError, MemoryError) as error:
         if isinstance(error, OSError) and error.errno is not None:
+            raise
+        # of more than any machine has only damaged bytes speak
+        if isinstance(error, MemoryError) and not re.search(r"size \d{13,}|too large", str(error)):
             raise
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise corrupt(what, why) from error

@@ -26,7 +26,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kbackup.errors import ConfigurationError, KbackupError, NoSpaceError, SparkError
+from kbackup.errors import (
+    ConfigurationError,
+    KbackupError,
+    NoMemoryError,
+    NoSpaceError,
+    SparkError,
+)
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -131,7 +137,10 @@ def task_failed(text: str) -> KbackupError:
     """Return why a task failed beyond its retries, from Java's stack trace."""
     if _is_full(text):
         return no_space()
-    return SparkError("a Spark task failed beyond its retries", reason(text))
+    kind, _, said = (why := reason(text)).partition(":")
+    if kind.rpartition(".")[2] in ("MemoryError", "ArrowMemoryError"):
+        return NoMemoryError.of("a task", said.strip())
+    return SparkError("a Spark task failed beyond its retries", why)
 
 
 def no_space() -> NoSpaceError:

@@ -5,6 +5,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from backup_samples import JSON, TIME, Backup, batch
 from click.testing import CliRunner
@@ -18,6 +19,22 @@ from kbackup.stores import StoreSettings, open_store
 from tests.support.ended import ended, row
 from tests.support.invoked import invoke, run
 from tests.unit.cli.conftest import Terminal
+
+
+def test_too_little_memory_is_no_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that gets no memory says so, and what to do: exit 1."""
+
+    def asked(*_: object) -> None:
+        raise pa.ArrowMemoryError("malloc of size 4096 failed")
+
+    monkeypatch.setattr(Layout, "prefix", asked)
+
+    ended = run(tmp_path, "restore list")
+
+    (error,) = ended.summary["errors"]
+    assert (1, "no_memory") == (ended.code, error["code"])
+    assert "kbackup restore list ran out of memory" == error["what"]
+    assert error["why"].endswith("has too little: malloc of size 4096 failed")
 
 
 @pytest.mark.parametrize("option", ["--template", "-f"])

@@ -248,3 +248,15 @@ def test_a_fixed_type_in_a_struct_that_is_null_is_nothing(name: str) -> None:
     found = stored(name, schema, datums)
 
     assert [{"a": None}, {"a": {"h": b"abcd"}}] == found
+
+
+def test_a_record_is_not_bad_because_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be left out, though nothing is wrong with it."""
+
+    def short(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(fastavro, "schemaless_reader", short)
+
+    with pytest.raises(MemoryError):
+        avro_reading.decode_each_avro(pa.array([b"\x02"], pa.binary()), '"int"')

@@ -15,7 +15,7 @@ from kbackup.errors import (
     StoreError,
     UnsupportedObjectError,
 )
-from kbackup.formats import FormatOptions
+from kbackup.formats import FormatOptions, translated
 from kbackup.formats.parquet import EXTENSIONS, ParquetFormat
 from kbackup.naming import View
 from kbackup.records import SCHEMA
@@ -314,10 +314,12 @@ class Failing(io.BytesIO):
     [
         pytest.param(OSError(5, "Input/output error"), id="disk"),
         pytest.param(StoreError("no answer"), id="store"),
+        pytest.param(MemoryError(), id="memory of Python"),
+        pytest.param(pa.ArrowMemoryError("malloc of size 128 failed"), id="memory of Arrow"),
     ],
 )
 def test_a_failing_disk_is_not_a_damaged_file(error: Exception) -> None:
-    """A failing disk is not reported as a damaged file."""
+    """A failing disk, or too little memory, is not reported as a damaged file."""
     file = Failing(write(PARQUET, View.RECORD, [batch_of([{}] * 20_000)]), error)
     rows = PARQUET.read(file, View.RECORD, ".zstd.parquet", OPTIONS)
     next(rows)
@@ -419,3 +421,10 @@ def test_a_struct_without_fields_is_refused(
     found = ParquetFormat().refuses(view, values, OPTIONS)
 
     assert ([0, 1] if is_refused else []) == [bad.row for bad in found]
+
+
+@pytest.mark.parametrize("size", [2**62, 2**63 - 1])
+def test_a_size_that_no_machine_has_is_damage(size: int) -> None:
+    """What asks Arrow for it is an altered file."""
+    with pytest.raises(CorruptObjectError, match="the file is"), translated("the file is altered"):
+        pa.allocate_buffer(size)

@@ -57,6 +57,27 @@ def test_an_exit_code_is_better_than_nothing() -> None:
     assert "Java ended with exit code 3" == exit_sentence(3)
 
 
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        pytest.param("MemoryError", "", id="of Python"),
+        pytest.param(
+            "pyarrow.lib.ArrowMemoryError: malloc of size 128 failed",
+            ": malloc of size 128 failed",
+            id="of Arrow",
+        ),
+    ],
+)
+def test_too_little_memory_is_no_fault_of_sparks(raised: str, said: str) -> None:
+    """A task without memory is exit 1 and says what to do; the JVM's own heap is Spark's."""
+    error = task_failed(f"org.apache.spark.SparkException: x\n  File, line 1\n{raised}\n\tat x")
+    heap = task_failed("org.apache.spark.SparkException: x\njava.lang.OutOfMemoryError: heap")
+
+    assert (1, "no_memory", 9) == (error.exit_code, error.code, heap.exit_code)
+    assert f"this machine, or a limit of the process, has too little{said}" == error.why
+    assert "--master 'local[1,4]'" in error.do
+
+
 FULL = "java.io.IOException: No space left on device\n\tat java.base/sun.nio.ch.write0"
 
 
