@@ -2,14 +2,16 @@
 
 An error is fields first and text second: *what* failed, *why* (in the server's words where there
 are any) and what to *do*.  The exit code is an attribute of the class, so that one handler in
-``cli/`` serves all, and `worst` decides between several reasons.  This module imports nothing
-else of the package.
+``cli/`` serves all, and `worst` decides between several reasons.  This module imports no other
+of the package.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Self
+
+from kbackup import __version__
 
 PRECEDENCE: Final = (7, 4, 1, 6, 5, 9, 3)
 """Of several reasons for a non-zero exit, the first in this order is reported."""
@@ -150,9 +152,16 @@ class NoKeyError(ConfigurationError, code="no_key"):
 
 
 _RELEASE: Final = re.compile(
-    r"\d{1,4}(\.\d{1,4}){0,3}((a|b|rc)\d{1,4})?(\.(post|dev)\d{1,9})?(\+[a-z0-9.]{1,20})?", re.ASCII
+    r"(\d{1,4}(?:\.\d{1,4}){0,3})((a|b|rc)\d{1,4})?(\.(post|dev)\d{1,9})?(\+[a-z0-9.]{1,20})?",
+    re.ASCII,
 )
 """What a version looks like: anybody may have written another text in its place."""
+
+
+def _numbers(version: str) -> list[int]:
+    """Return the four numbers of a release, zeros of what is no version."""
+    found = _RELEASE.fullmatch(version)
+    return [*(map(int, found[1].split(".")) if found else ()), 0, 0, 0, 0][:4]
 
 
 class NewerVersionError(ConfigurationError, code="newer_version"):
@@ -170,8 +179,8 @@ class NewerVersionError(ConfigurationError, code="newer_version"):
             version: The kbackup that wrote it; empty where that is not known.
             forged: What to do if none did; empty where there is nothing to do.
         """
-        is_told = _RELEASE.fullmatch(version)
-        do = f"use kbackup {version} or later" if is_told else "use the version that wrote it"
+        is_later = _numbers(version) > _numbers(__version__)  # anybody may have written another
+        do = f"use kbackup {version} or later" if is_later else "use the version that wrote it"
         return cls(
             f"{what} was written by a later version of kbackup",
             f"its form is version {found}, and this kbackup understands {known}: what it does not "

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kbackup import __version__
 from kbackup.catalog import access
 from kbackup.catalog.access import AccessBundle
 from kbackup.clock import moment_of
@@ -163,12 +164,18 @@ def test_a_damaged_bundle_is_replaced_by_the_next_run(
         ({"version": "9.0rc1"}, "use kbackup 9.0rc1 or later"),
         ({"version": "9.0 of https://example.com"}, "use the version that wrote it"),
         ({"version": "9.0-from-example.com"}, "use the version that wrote it"),
+        ({"version": "0.1.9"}, "use the version that wrote it"),
+        ({"version": __version__}, "use the version that wrote it"),
+        ({"version": f"{__version__}.0"}, "use the version that wrote it"),
     ],
 )
 def test_a_bundle_of_a_later_version_is_refused(
     said: dict[str, str], do: str, store: StoreSettings
 ) -> None:
-    """What it does not understand, kbackup would take for missing; it advises no foreign text."""
+    """What it does not understand, kbackup would take for missing; it advises no foreign text,
+
+    and no version that is not later.
+    """
     place = f"{access.bundles_folder(LAYOUT)}2026-11-21T02:00:00.000Z.json"
     put_json(open_store(store), place, {"v": 2, **said})
 
