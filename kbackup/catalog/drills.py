@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
@@ -451,24 +452,31 @@ def keep_scratch(store: Store, layout: Layout, scratch: Scratch) -> None:
 def left_over(store: Store, layout: Layout) -> list[Scratch]:
     """Return what drills have kept that has not been forgotten, in the order of their ids.
 
-    One that cannot be read raises `CorruptObjectError`.
+    One that cannot be read, or names what no drill creates, raises `CorruptObjectError`: anybody
+    may have written it, and what it names would be deleted.
     """
     prefix = folder(layout, "drills")
     found = []
     for entry in store.list(f"{prefix}scratch/"):
-        if _SCRATCH.fullmatch(entry.key.removeprefix(prefix)):
+        if is_one := _SCRATCH.fullmatch(entry.key.removeprefix(prefix)):
             try:
                 body = _read(store, entry.key)
             except ObjectNotFoundError:  # its drill has ended meanwhile
                 continue
-            do = "delete the topics of that drill by hand, then this object"
-            found.append(parse_json(entry.key, body, _scratch, "topics of a drill", do))
+            own = f"{PREFIX}{is_one[1]}_"
+            do = f"delete topics {own}... by hand if a drill made them, then this object"
+            make = partial(_scratch, is_one[1], own)
+            found.append(parse_json(entry.key, body, make, "topics of a drill", do))
     return found
 
 
-def _scratch(said: Mapping[str, Any]) -> Scratch:
+def _scratch(drill_id: str, own: str, said: Mapping[str, Any]) -> Scratch:
+    """Read what a drill has kept, whose topics and groups all begin with *own*."""
     given = known_fields(Scratch, said)
-    return Scratch(**{**given, "topics": dict(given["topics"]), "groups": tuple(given["groups"])})
+    topics, groups = dict(given["topics"]), tuple(given["groups"])
+    if given["id"] != drill_id or not all(name.startswith(own) for name in (*topics, *groups)):
+        raise ValueError(f"its id is not {drill_id}, or a name does not begin with {own}")
+    return Scratch(**{**given, "topics": topics, "groups": groups})
 
 
 def forget(store: Store, layout: Layout, drill_id: str) -> None:

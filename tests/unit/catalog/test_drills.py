@@ -20,6 +20,7 @@ from kbackup.catalog import drills
 from kbackup.catalog.drills import DrillAge, DrillGroup, DrillReport, DrillTopic, Scratch
 from kbackup.catalog.ledger.stream import folder
 from kbackup.errors import ConfigurationError, CorruptObjectError, Issue, RefusedError
+from kbackup.events import to_json
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.stores import StoreSettings
@@ -283,5 +284,30 @@ def test_damaged_scratch_is_named(store: MemoryStore) -> None:
     (entry,) = store.list("_kbackup/drills/")
     put(store, entry.key, b"[]")
 
-    with pytest.raises(CorruptObjectError, match="a1"):
+    with pytest.raises(CorruptObjectError, match="a1") as caught:
         drills.left_over(store, LAYOUT)
+
+    advice = "delete topics drill_a1_... by hand if a drill made them, then this object"
+    assert advice == caught.value.do
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        Scratch("a1", 1, "c", {"drill_a1_orders": "id", "orders": None}),
+        Scratch("a1", 1, "c", {"drill_a1": None}),
+        Scratch("a1", 1, "c", {"drill_b2_orders": "id"}),
+        Scratch("a1", 1, "c", {}, ("billing",)),
+        Scratch("b2", 1, "c", {"drill_b2_orders": "id"}),
+    ],
+    ids=["a topic", "a group of positions", "another drill's", "a group", "another drill"],
+)
+def test_scratch_names_only_what_its_drill_creates(store: MemoryStore, forged: Scratch) -> None:
+    """Anybody may have written it: nothing else is deleted by it, nor called a drill's."""
+    key = f"{folder(LAYOUT, 'drills')}scratch/a1.json"
+    put(store, key, json.dumps({"v": 1, **to_json(forged)}).encode())
+
+    with pytest.raises(CorruptObjectError, match="does not begin with drill_a1_"):
+        drills.left_over(store, LAYOUT)
+    with pytest.raises(CorruptObjectError):
+        drills.scratch_topics(store, LAYOUT)

@@ -31,7 +31,7 @@ from tests.support.telling import telling
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FOREIGN = "drill_x"
+FOREIGN = "drill_x_orders"
 
 AVRO = (ViewSpec(View.VALUE, "avro", OPTIONS, "string"),)
 
@@ -208,7 +208,7 @@ def test_a_drill_whose_topic_was_replaced_has_failed(
 def test_a_drill_in_another_cluster_is_left_alone(rehearsing: Rehearsing) -> None:
     """What it has there is deleted by a drill there."""
     store, layout = rehearsing.of.backup.store, rehearsing.of.backup.layout
-    other = Scratch("0000", 1, "elsewhere", {FOREIGN: "id-1"})
+    other = Scratch("x", 1, "elsewhere", {FOREIGN: "id-1"})
     drills.keep_scratch(store, layout, other)
 
     ended = rehearsing.run()
