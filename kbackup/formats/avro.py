@@ -102,7 +102,7 @@ _DIGITS_MOST: Final = 38
 
 
 _TEXT_MOST: Final = 2**20
-"""The longest text of one column: types that hold others by name, and those others, double it."""
+"""The longest text of a record's fields: types that hold others by name multiply it."""
 
 
 def table_columns(schema: Any) -> tuple[TableColumn, ...]:
@@ -119,9 +119,16 @@ _Named: TypeAlias = dict[str, str | None]
 def _fields(schema: Mapping[str, Any], named: _Named, namespace: str) -> list[tuple[str, str]]:
     full = full_name(schema, namespace)
     named[full], inner = None, full.rpartition(".")[0]
-    fields = [(one["name"], _of_avro(one["type"], named, inner)) for one in schema["fields"]]
-    if not all(isinstance(name, str) for name, _ in fields):
-        raise TypeError("a name of a field is no text")
+    fields, size = list[tuple[str, str]](), 0
+    for one in schema["fields"]:
+        name, kind = one["name"], _of_avro(one["type"], named, inner)
+        if not isinstance(name, str):
+            raise TypeError("a name of a field is no text")
+        fields.append((name, kind))
+        size += len(name) + len(kind)
+        if size > _TEXT_MOST:
+            most = f"{_TEXT_MOST >> 20} MiB"
+            raise not_a_table(f"its types take more than {most}, each written where it is named")
     return fields
 
 
@@ -165,10 +172,7 @@ def _logical(schema: Mapping[str, Any]) -> str | None:
 def _complex(schema: Mapping[str, Any], named: _Named, namespace: str) -> str:
     match schema["type"]:
         case "record":
-            fields = _fields(schema, named, namespace)
-            if sum(len(name) + len(kind) for name, kind in fields) > _TEXT_MOST:
-                raise not_a_table("its schema grows beyond all measure")
-            return struct(fields)
+            return struct(_fields(schema, named, namespace))
         case "array":
             return f"array<{_of_avro(schema['items'], named, namespace)}>"
         case "map":

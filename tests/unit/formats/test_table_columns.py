@@ -116,9 +116,21 @@ def test_a_type_is_found_from_where_its_name_stands() -> None:
     } == words(avro.table_columns(schema))
 
 
+def growing(types: int, columns: int) -> dict[str, Any]:
+    """A record of types that name the one before twice each, and columns of the last one."""
+    inner: list[dict[str, Any]] = [{"type": "record", "name": "T0", "fields": []}]
+    for at in range(1, types):
+        both = [{"name": name, "type": f"T{at - 1}"} for name in "ab"]
+        inner.append({"type": "record", "name": f"T{at}", "fields": both})
+    last = [(f"c{at}", f"T{types - 1}") for at in range(columns)]
+    return record(*((f"t{at}", one) for at, one in enumerate(inner)), *last)
+
+
 @pytest.mark.parametrize(
     "schema",
     [
+        pytest.param(growing(2000, 0), id="a column that grows beyond all measure"),
+        pytest.param(growing(13, 2000), id="many large columns"),
         pytest.param("string", id="no record"),
         pytest.param(record(("either", ["int", "string"])), id="one of several types"),
         pytest.param(record(("next", ["null", "Order"])), id="a type that contains itself"),
