@@ -1,7 +1,9 @@
 """The options of the S3 store, and what they come to: provider, addressing, proxy, parameters.
 
-What each request carries besides the body is encryption, access, storage class and tags.  Nothing
-here needs boto3.
+A request that creates an object carries encryption, access and lock, and the storage class if
+there are records in it; one that reads an object, or writes a part of it, a customer's key alone.
+Tags are a request of their own.  Lists, deletes and completions carry nothing.
+Nothing here needs boto3.
 """
 
 import base64
