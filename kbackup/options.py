@@ -3,7 +3,7 @@
 From a declaration follow the property in files (``parquet.codec``), the environment variable
 (``KBACKUP_PARQUET_CODEC``), the command-line option (``--parquet-codec``), the reference page and
 the check.  The functions below make one of each type, for the tool's own settings
-(`kbackup.config.settings`) and for the options of plugins alike::
+(`kbackup.config.layout`, `kbackup.config.running`) and for the options of plugins alike::
 
     CODEC = words("parquet.codec", "Compression inside Parquet files.", ("none", "zstd"), "zstd")
     OPTIONS = (CODEC,)

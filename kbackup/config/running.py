@@ -176,6 +176,7 @@ class Kafka(PropertyGroup, title="Kafka", commands=KAFKA):
     )
 
 
+# what S3 alone has is declared with its store, in kbackup/stores/s3/options.py
 class PlaceSettings(PropertyGroup, title="S3", commands=ALL):
     """Where the backup is."""
 
