@@ -119,7 +119,7 @@ class S3Store(S3Bucket):
             except StoreError as error:
                 if (outcome := self._outcome(error, upload)) is not None:
                     if outcome:
-                        self._requests.settings.tag(self._requests, key, facts)
+                        self._requests.of_objects.tag(self._requests, key, facts)
                     return outcome
                 less = features.less() if transfer.not_implemented(error) else None
                 if less is not None:
@@ -134,7 +134,7 @@ class S3Store(S3Bucket):
                 if less_was_needed:
                     self._settle_for(features)
                 if done:
-                    self._requests.settings.tag(self._requests, key, facts)
+                    self._requests.of_objects.tag(self._requests, key, facts)
                 return done
 
     def open(self, key: str) -> BinaryIO:
@@ -247,7 +247,7 @@ class S3Store(S3Bucket):
             and source._as_of is None  # noqa: SLF001  (its kin)
             and key not in source._versions  # noqa: SLF001
             and (there := source._requests).endpoint_url == self._requests.endpoint_url  # noqa: SLF001
-            and not there.settings.keyed
+            and not there.of_objects.keyed
         ):
             return None
         found = source.head(key)
@@ -275,7 +275,7 @@ class S3Store(S3Bucket):
         if not self._is_whole(key, sha256, found.metadata["sha256"]):
             self.delete(key)
             return None
-        self._requests.settings.tag(self._requests, key, found.metadata)
+        self._requests.of_objects.tag(self._requests, key, found.metadata)
         return found
 
     def _is_whole(self, key: str, sha256: str | None, stored: str) -> bool:

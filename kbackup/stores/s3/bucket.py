@@ -80,7 +80,7 @@ class S3Bucket:
         if ahead is None:
             untold["clock_ahead_s"] = "the server sends no date"
         lock = ask("object_lock", "get_object_lock_configuration", _lock)
-        own = self._requests.settings.lock or lock
+        own = self._requests.of_objects.lock or lock
         return BucketFacts(
             ahead,
             ask("versioning", "get_bucket_versioning", lambda answer: answer.get("Status", "")),

@@ -236,7 +236,7 @@ class Requests:
     Attributes:
         endpoint_url: The server's, None for Amazon's own.
         host: The server's name and port, for messages.
-        settings: What requests carry besides.
+        of_objects: What requests for objects carry.
     """
 
     def __init__(
@@ -250,7 +250,7 @@ class Requests:
             do = "give them as aws.access.key.id and aws.secret.access.key"
             raise ConfigurationError("store.url holds credentials", do=do)
         check_needs(OPTIONS, settings.options)
-        self.settings = ObjectSettings.of(settings.options)
+        self.of_objects = ObjectSettings.of(settings.options)
         self.bucket, self.endpoint_url = url.netloc, settings.endpoint_url
         self._settings = settings
         self._read_timeout = read_timeout
@@ -290,7 +290,7 @@ class Requests:
             if body is not None:
                 body.seek(0)
                 params["Body"] = body
-            more = self.settings.params(operation, params.get("Key", ""), params.get("Metadata"))
+            more = self.of_objects.params(operation, params.get("Key", ""), params.get("Metadata"))
             return getattr(self._client, operation)(Bucket=self.bucket, **more, **params)
 
         client, where = self._client, self.resource(about)

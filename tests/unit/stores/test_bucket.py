@@ -23,7 +23,7 @@ class Server:
 
     def __init__(self, **answers: Answer) -> None:
         self.answers = answers
-        self.settings = ObjectSettings.of({})
+        self.of_objects = ObjectSettings.of({})
         self.asked: list[str] = []
         self.params: list[dict[str, Any]] = []
 
