@@ -1,10 +1,11 @@
 """Decide where files end: pure functions of rows or batches, of what is open, and of a given clock.
 
 `cut` passes rows through and says where files end: it asks all rules, and the first one to close
-the files wins.  A rule returns how many of the rows that follow the open files still take, None
-where it sets no limit.  All open files of a partition close together.  A rerun from the last
-committed offset cuts at the same places, however the records arrive in batches, so a retry
-overwrites itself with the same records; the one exception is a schedule, which follows the clock.
+the files wins.  A `by_...` function returns how many of the rows that follow the open files still
+take, None where it sets no limit; `Rule` holds the limits of all.  All open files of a partition
+close together.  A rerun from the last committed offset cuts at the same places, however the records
+arrive in batches, so a retry overwrites itself with the same records; the one exception is a
+schedule, which follows the clock.
 
 Source: kafka-connect-storage-cloud 87eb7d39, ``TopicPartitionWriter``, restated.
 """
@@ -53,7 +54,7 @@ being filled and one being stored."""
 
 
 class Reason(StrEnum):
-    """Why files were closed."""
+    """Why files were closed; `_cut` goes by it, and whoever writes them need not know."""
 
     RECORDS = "flush.size"
     BYTES = "rotate.bytes"
@@ -405,13 +406,13 @@ def _begin(rule: Rule, clock: Callable[[], int] | None) -> Open:
 
 
 def _room(state: Open, rows: Rows, rule: Rule, now: int) -> tuple[int, Reason | None]:
-    bound = [
+    bound = [  # by what files can take, and what is stored: these always hold
         (Reason.STORED, by_stored(state, rows, rule)),
         (Reason.SCHEMA, by_schema(state, rows, rule)),
         (Reason.OPEN_FILES, by_open_files(state, rows, rule)),
         (Reason.TOMBSTONES, by_tombstones(state, rows, rule)),
     ]
-    chosen = [
+    chosen = [  # by configuration: not within what is stored
         (Reason.RECORDS, by_records(state, rows, rule)),
         (Reason.BYTES, by_bytes(state, rows, rule)),
         (Reason.SPAN, by_span(state, rows, rule)),
