@@ -1,7 +1,7 @@
 """The open files of one partition: one set for each directory, filled together, closed together.
 
 Of record batches there is one file, which takes them as they are.  Files are spooled: in memory up
-to a limit that all of them share, then on disk.
+to a limit, which those of several directories share, then on disk.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -130,7 +130,7 @@ class OpenFiles:
 
     Attributes:
         views: The files of each directory, in the order they are stored.
-        spool_bytes: What all open files together may hold in memory.
+        spool_bytes: What each open file may hold in memory; with several directories, all together.
         identity: Which topic it is; kept in each file that has room for it, and beside it.
         tombstones: The directory of rows without a value, of which everything else is stored, the
             keys last; empty where there is none.
