@@ -239,7 +239,7 @@ class RecordTooLargeError(RefusedError, code="record_too_large"):
 
 
 class KafkaError(KbackupError, code="kafka", exit_code=5):
-    """Kafka is unreachable, denies access, or stayed away beyond the retry budget.
+    """Kafka is unreachable, denies access, lacks a topic, or stayed away too long.
 
     Attributes:
         is_away: No broker answered, rather than that one said no.

@@ -20,7 +20,7 @@ from kbackup.config import ConfigIssue, Settings
 from kbackup.config.running import NO_GROUPS
 from kbackup.config.settings import PLACES
 from kbackup.connect.registry import URL, RegistrySettings, connect, settings_of
-from kbackup.errors import GroupActiveError, KafkaError, KbackupError, counted, some
+from kbackup.errors import GroupActiveError, KafkaError, KbackupError, counted, form, some
 from kbackup.inspect import Check, doubt, failed, not_made
 from kbackup.inspect.host import (
     avro_reader,
@@ -279,7 +279,8 @@ def _topics(settings: Settings, available: Collection[str], topics: Collection[s
         do = "correct topics, create them, or allow DESCRIBE"
         return Check("kafka", "topics", "fail", text, do, KafkaError.code)
     if missing:
-        return Check("kafka", "topics", "ok", f"{some(missing)} missing; a restore creates it")
+        them = form(len(missing), "it", "them")
+        return Check("kafka", "topics", "ok", f"{some(missing)} missing; a restore creates {them}")
     if settings.topics_regex is not None and not names:
         text = f"no topic matches {', '.join(settings.asked.words)}"
         do = "correct topics.regex" + (" or topics.exclude" if settings.topics_exclude else "")

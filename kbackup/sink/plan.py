@@ -15,6 +15,8 @@ from kbackup.errors import (
     KbackupError,
     ObjectKeyError,
     counted,
+    form,
+    some,
 )
 from kbackup.kafka import Cluster, Position, Topic, check_idle
 from kbackup.naming import OFFSET_MAX, ObjectKey, View, check_topic
@@ -368,10 +370,11 @@ def make_plan(
     missing = [name for name in names if name not in topics and name in settings.topics]
     if missing:
         raise KafkaError(
-            f"topic {', '.join(missing)} does not exist",
+            f"{form(len(missing), 'topic')} {some(missing)} {form(len(missing), 'does', 'do')} not "
+            "exist",
             f"the cluster has {counted(len(cluster.topic_names()), 'topic')} that this principal "
             "may see",
-            "correct topics, or wait for it to be created",
+            "correct topics, or create what is missing",
         )
     topics = _claimed(settings, topics, claim)
     wheres = partitions_of(topics, settings.asked)

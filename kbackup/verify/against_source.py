@@ -29,6 +29,7 @@ from kbackup.errors import (
     KbackupError,
     RefusedError,
     TopicChangedError,
+    form,
     some,
 )
 from kbackup.kafka import Cluster, Connection, LogStartMovedError, ReadsBatches
@@ -510,8 +511,10 @@ class _ComparisonPlanner:
         there = self._cluster.topics(topics)
         if lacking := [name for name in topics if name not in there]:
             raise RefusedError(
-                f"{some(lacking)} cannot be compared: the cluster has no such topic",
-                "it was deleted, or this is not the cluster that was backed up",
+                f"{some(lacking)} cannot be compared: the cluster has no such "
+                f"{form(len(lacking), 'topic')}",
+                f"{form(len(lacking), 'it was', 'they were')} deleted, or this is not the cluster "
+                "that was backed up",
                 "give the source: -k HOST:PORT; or choose topics: -t",
             )
         for topic in there.values():

@@ -80,7 +80,9 @@ def test_a_topic_recreated_under_a_sink_that_follows_ends_it(
     assert ["topic_changed"] == [error["code"] for error in again.summary["errors"]]
 
 
-def test_a_deleted_topic_is_exit_5(kbackup: Kbackup, cluster: TestCluster, topic: str) -> None:
+def test_a_topic_that_does_not_exist_is_exit_5(
+    kbackup: Kbackup, cluster: TestCluster, topic: str
+) -> None:
     """A topic that was asked for and is not there is named."""
     run = kbackup.json("sink", "-t", topic, expect=5)
 

@@ -75,6 +75,21 @@ def test_leaving_out_every_topic_is_a_wrong_configuration(
         make_plan(settings, kafka, open_store(store), SystemClock())
 
 
+@pytest.mark.parametrize(("topics", "named"), [
+    pytest.param("orders,a", "topic a does not exist", id="one"),
+    pytest.param("a,b", "topics a, b do not exist", id="several"),
+    pytest.param("a,b,c,d,e,f,g", "topics a, b, c, d, e and 2 more do not exist", id="many"),
+])  # fmt: skip
+def test_topics_that_do_not_exist_are_exit_5(topics: str, named: str, store: StoreSettings) -> None:
+    """They are named, as far as an error has room, whatever else there is."""
+    kafka = FakeKafka()
+    kafka.create("orders", 10)
+
+    found = run_sink(kafka, store, topics=topics)
+
+    assert (5, [named]) == (found["exit_code"], [error["what"] for error in found["errors"]])
+
+
 def test_a_run_that_leaves_out_every_topic_exits_2(store: StoreSettings) -> None:
     """Unlike one for whose topics nothing was there."""
     kafka = FakeKafka()
