@@ -1,7 +1,9 @@
 """Find where a restore that was begun continues, by its position, and what is left to do.
 
-A position is worth something only where the log it was committed to is still there.  It is
-compared with what is to be restored, and with the target, before "done" or "nothing new" is said.
+A position is worth something only where the log it was committed to is still there.  Before a plan
+says ``done``, it is compared with the target's log and with what is to be restored: by ids, offsets
+and counts, of values by names and sizes of objects, never by records.  "Nothing new" is the
+screen's word, for a run that changed nothing: `kbackup.cli.screens.is_idle`.
 """
 
 import hashlib

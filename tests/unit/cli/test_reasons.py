@@ -11,8 +11,14 @@ from kbackup.cli.screens import (
     skip_sentence,
 )
 from kbackup.errors import CorruptObjectError, IllegalTopicNameError, KbackupError
+from kbackup.events import PartitionCounts, RestoreTopic, TopicPlanned
 from kbackup.naming import check_topic
 from tests.support.ended import ended
+
+DONE, CREATED = (
+    TopicPlanned("a", "b", PartitionCounts(1), action, None, None, RestoreTopic(0, 0, 0, None))
+    for action in ("done", "create")
+)
 
 
 @pytest.mark.parametrize(
@@ -140,6 +146,27 @@ def test_the_reason_of_an_exit_code(summary: dict[str, Any], reason: str) -> Non
     [
         pytest.param({"result": "ok", "records": 5}, "sink finished", id="done"),
         pytest.param({"result": "ok", "records": 0}, "sink finished, nothing new", id="idle"),
+        pytest.param(
+            {"command": "restore", "result": "ok", "records": 0, "plan": [DONE]},
+            "restore finished, nothing new",
+            id="an idle restore",
+        ),
+        pytest.param(
+            {"command": "restore", "result": "ok", "records": 0, "plan": [DONE, CREATED]},
+            "restore finished",
+            id="an empty topic created",
+        ),
+        pytest.param(
+            {
+                "command": "restore",
+                "result": "ok",
+                "records": 0,
+                "plan": [DONE],
+                "warnings": [{"code": "partitions_added"}],
+            },
+            "restore finished",
+            id="partitions added",
+        ),
         pytest.param({"result": "stopped", "records": 5}, "sink stopped", id="stopped"),
         pytest.param({"result": "failed"}, "sink failed", id="failed"),
     ],
