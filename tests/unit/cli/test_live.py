@@ -62,9 +62,8 @@ def test_numbers_are_whole_or_absent(width: int) -> None:
     """A narrow terminal loses columns, never digits."""
     text = "\n".join(drawn(progress_of(4, 4), width, 24))
 
-    assert {"1\u2009239\u2009999", "2\u2009000\u2009000"} >= set(
-        re.findall("\\d+(?:\u2009\\d+)+(?= /|\\s+\\d+ rec|$)", text)
-    ) - {"413\u2009371"}
+    found = set(re.findall("\\d+(?:\u2009\\d+)+", text)) - {"413\u2009371"}
+    assert ({"1\u2009239\u2009999", "2\u2009000\u2009000"} if width > 40 else set()) == found
 
 
 def test_those_that_move_are_shown() -> None:

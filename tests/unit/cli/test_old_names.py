@@ -55,7 +55,7 @@ def test_a_rebuild_by_its_old_option_is_followed_by_a_look(folder: Path) -> None
 
 
 def test_reindex_makes_a_ledger_that_verify_reads(folder: Path) -> None:
-    """What has no ledger has one afterwards, and an object that goes then is missed."""
+    """What has no ledger has one afterwards."""
     before = [each["code"] for each in run(folder, "restore verify").lines[-1]["warnings"]]
     done = run(folder, "sink reindex")
     after = [each["code"] for each in run(folder, "restore verify").lines[-1]["warnings"]]

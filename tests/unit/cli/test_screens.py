@@ -376,25 +376,6 @@ def test_a_column_that_says_nothing_is_left_out(told: Any, show: Any) -> None:
     assert ("orders" in shown, "offsets  " in shown) == (True, False)
 
 
-@pytest.mark.parametrize(
-    ("name", "last"),
-    [
-        pytest.param("restore", "skipped", id="restore"),
-        pytest.param("restore-list", "newest", id="topics"),
-    ],
-)
-def test_a_table_of_usual_size_is_a_table_at_80_columns(
-    told: Any, show: Any, name: str, last: str
-) -> None:
-    """A terminal of 80 columns shows what is in the bucket, and a restore's result, as a table."""
-    each = told(name)
-
-    shown = show(each.command, each.events, each.ended(), width=80).stdout
-
-    heads = [set(re.findall(r"\w+", line)) for line in shown.splitlines()]
-    assert 1 == sum({"topic", "records", last} <= head for head in heads)
-
-
 def test_no_warning_of_the_configuration_hides_another(told: Any, show: Any) -> None:
     """What was told already is shown once, with what only the summary has."""
     each, first = told("sink-status"), warned(code="without_effect", text="one")

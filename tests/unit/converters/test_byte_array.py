@@ -2,15 +2,7 @@ import pyarrow as pa
 import pytest
 
 from kbackup.converters.primitives import ByteArrayConverter
-from kbackup.testing import decoded, encoded
-
-
-def test_bytes_are_bytes() -> None:
-    """Bytes pass through unchanged."""
-    column = pa.array([b"\x00\xff", b"", None], pa.binary())
-
-    assert column.equals(decoded(ByteArrayConverter(), column))
-    assert column.equals(encoded(ByteArrayConverter(), column))
+from kbackup.testing import encoded
 
 
 def test_a_json_file_has_them_as_base64() -> None:

@@ -11,8 +11,11 @@ from kbackup.testing import decoded, encoded
 
 @pytest.mark.parametrize("text", ["false", "False", " false "])
 def test_without_schemas(text: str) -> None:
-    """Booleans are accepted in any case, as in Java."""
-    JsonConverter().configure({"schemas.enable": text})
+    """Booleans are accepted in any case, as in Java; with schemas this is no value."""
+    converter = JsonConverter()
+    converter.configure({"schemas.enable": text})
+
+    assert ["1"] == decoded(converter, pa.array([b"1"], pa.binary())).storage.to_pylist()
 
 
 def test_json_is_kept_in_the_connectors_spelling() -> None:

@@ -47,6 +47,8 @@ def test_a_value_that_holds_the_separator_is_written_and_said(
     with caplog.at_level(logging.WARNING):
         data = write(BYTES, View.VALUE, [batch(b"x"), batch(b"a\nb"), batch(b"\n")])
 
+        write(BYTES, View.VALUE, [batch(b"x")])
+
     assert b"x\na\nb\n\n\n" == data
     assert 1 == len(caplog.messages)
     assert "contains the separator" in caplog.messages[0]
@@ -130,10 +132,3 @@ def test_a_file_that_was_cut_short_is_noticed(data: bytes) -> None:
     """A file whose last value lacks its separator is reported as damaged."""
     with pytest.raises(CorruptObjectError, match="cut short"):
         read(BYTES, View.VALUE, data)
-
-
-def test_keys_are_kept_too() -> None:
-    """Keys can be stored as bytes with keys.format.class."""
-    keys = pa.record_batch([pa.array([b"k"], pa.binary())], ["key"])
-
-    assert [{"key": b"k"}] == read(BYTES, View.KEY, write(BYTES, View.KEY, [keys], OPTIONS))

@@ -171,7 +171,7 @@ def test_a_digest_tells_batches_apart() -> None:
 
 
 def test_what_has_no_batches_is_a_whole_file() -> None:
-    """An empty run of batches is a file, and reads as no rows."""
+    """An empty run of batches is a file of none."""
     assert 0 == len([*FORM.batches(io.BytesIO(written()), OPTIONS)])
 
 

@@ -54,13 +54,6 @@ def shown(
     return [(one.state, one.first, one.last) for one in found.offsets]
 
 
-def test_objects_beside_each_other_are_one_stretch() -> None:
-    """What is there is one range, however many objects hold it."""
-    said = ledger(entry(0, 9), entry(10, 19), entry(30, 39))
-
-    assert [(STORED, 0, 19), (STORED, 30, 39)] == shown([files(0), files(10), files(30)], said)
-
-
 def test_a_cut_accounts_for_offsets_without_a_record() -> None:
     """Compaction and transaction markers leave holes in a log that nobody has to look for."""
     said = ledger(entry(3, 7, cut_start=0, next_offset=10), entry(12, 19))
@@ -71,15 +64,6 @@ def test_a_cut_accounts_for_offsets_without_a_record() -> None:
 def test_names_alone_reach_to_the_next_object() -> None:
     """The connector's objects do not say where they end; of the last one only its start is sure."""
     assert [(NAMED, 0, 10)] == shown([files(0), files(10)], ledger())
-
-
-def test_what_was_stored_and_is_gone_is_missing() -> None:
-    """A gap that the ledger can explain is shown with its reason."""
-    said = ledger(entry(0, 9), entry(10, 19), entry(20, 29))
-
-    assert [(STORED, 0, 9), (MISSING, 10, 19), (STORED, 20, 29)] == shown(
-        [files(0), files(20)], said
-    )
 
 
 def test_what_is_missing_shows_among_directories() -> None:

@@ -48,18 +48,6 @@ def test_a_partition_is_told_from_names_and_ledger() -> None:
     assert 2 == len(keys)
 
 
-def test_looking_costs_one_listing() -> None:
-    """Names and ledger are enough: no object is opened, and none is asked about."""
-    backup = Backup()
-    backup.run("orders", 0, range(5))
-    store = FaultyStore("", backup.store)
-
-    found = [*topics(store, backup.layout, ReadOptions(), known=backup.known)]
-
-    assert [("list", "topics/", "ok")] == store.calls
-    assert 1 == len(found)
-
-
 def test_as_of_a_time_partitions_that_came_later_are_not_shown() -> None:
     """One whose objects had been stored by then, and are gone since, is."""
     backup = Backup()

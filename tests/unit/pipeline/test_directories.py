@@ -12,7 +12,7 @@ from kbackup.naming import DIRECTORY_BYTES_MAX
 from kbackup.partitioners.extractors import RecordExtractor, RecordFieldExtractor
 from kbackup.partitioners.field import FieldPartitioner
 from kbackup.partitioners.time_based import DailyPartitioner
-from kbackup.pipeline.convert import NO_AFFIX, Affix, AffixKind, route
+from kbackup.pipeline.convert import NO_AFFIX, Affix, route
 from kbackup.pipeline.rows import Part, Rows
 from kbackup.stores import Names, StoreSettings
 from kbackup.stores.file import FileStore
@@ -116,21 +116,3 @@ def test_a_date_is_counted_in_days() -> None:
     found = by_day(Rows(whole, (Part(batch, schema.of_column()),)), "at.on")
 
     assert ["year=2022/month=01/day=08"] == directories(found)
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        (AffixKind.PREFIX, ["schema_name=com.x.Order/partition=3"]),
-        (AffixKind.SUFFIX, ["partition=3/schema_name=com.x.Order"]),
-        (AffixKind.NONE, ["partition=3"]),
-    ],
-)
-def test_the_name_of_the_schema_stands_beside_the_directory(
-    kind: AffixKind, expected: list[str]
-) -> None:
-    """The schema's name is put before the directory, after it, or left out."""
-    schema = ConnectSchema(Type.STRUCT, name="com.x.Order").of_column()
-
-    assert expected == [Affix(kind).beside("partition=3", schema)]
-    assert "schema_name=null/d" == Affix(AffixKind.PREFIX).beside("d", None)

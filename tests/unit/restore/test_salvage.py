@@ -8,7 +8,6 @@ import pytest
 from backup_samples import BYTES, JSON, JSON_GZIP, SIBLINGS, batch
 
 from kbackup.batches import HEADER_BYTES
-from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, ViewSpec
@@ -61,19 +60,6 @@ def test_a_bad_line_is_left_out_alone(rows: set[int], line: bytes, policy: str) 
     assert sorted(rows) == [each.place["offset"] for each in report.own.skipped]
     lines = [each.why.split(" of the JSON")[0] for each in report.own.skipped]
     assert [f"line {at + 1}" for at in sorted(rows)] == lines
-
-
-def test_a_bad_line_ends_a_restore_by_default() -> None:
-    """Without another policy the object is not restored in part."""
-    again = Restoring()
-    (key,) = again.backup.put("orders", 0, range(ROWS), views=JSON)
-    damage(again, key, {7: b"{", 9: b"{"})
-
-    with pytest.raises(CorruptObjectError, match="line 8 of the JSON file") as caught:
-        again.restore()
-
-    assert (key, 7) == (caught.value.place["key"], caught.value.exit_code)
-    assert not again.cluster.values("copy_of_orders")
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])

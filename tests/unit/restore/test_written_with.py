@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from backup_samples import BYTES, JSON, OPTIONS, RECORD, Backup, batch
+from backup_samples import BYTES, JSON, OPTIONS, RECORD, batch
 
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions
@@ -264,17 +264,6 @@ def test_full_records_say_nothing_and_registry_converters_their_name() -> None:
     registering = ViewSpec(View.VALUE, "avro", OPTIONS, "avro")
 
     assert ({}, {"converter": "avro"}) == (RECORD[0].written_with, registering.written_with)
-
-
-def test_an_object_of_a_connector_is_read_by_what_is_configured() -> None:
-    """It says nothing of what it was written with."""
-    backup = Backup()
-    again = Restoring(backup)
-    (key,) = backup.put("orders", 0, rows(0, b"v%d"), views=json_of("string")[1:])
-    backup.replace(key, backup.body(key), {})
-
-    found = restored(again, ReadOptions(value_converter="string"))
-    assert [(None, b"v%d" % at) for at in range(3)] == found
 
 
 @pytest.mark.parametrize("text", [b'{"n":%d}', b"%d", b'"v%d"', b"v%d"])

@@ -103,17 +103,6 @@ POSITION = RestorePosition(
 )  # fmt: skip
 
 
-def test_what_a_restore_commits_can_be_read_again() -> None:
-    """Which backup, which log and how far: nothing of it is lost between two runs."""
-    done = Done(records=12, commits=2, first=0, last=11)
-    position, lane = replace(POSITION, run="run", done=done), Lane(COPY, Span(7, 19), None, 12, 2)
-
-    committed = position.position(lane)
-
-    expected = position, replace(lane, committed=committed)
-    assert (12, expected) == (committed.offset, RestorePosition.read(COPY, committed))
-
-
 @pytest.mark.parametrize("behind", ["a", "}", "5", "\x01", "\ufffd", " {}", '"'])
 def test_what_a_client_reads_behind_the_text_changes_nothing(behind: str) -> None:
     """Bytes behind what was committed neither refuse our position nor confirm another's."""

@@ -41,13 +41,6 @@ def test_a_group_whose_object_is_not_known_is_believed_behind_a_gap() -> None:
     assert SinkPosition().position(1000) == position
 
 
-def test_a_group_that_stands_right_is_left_alone() -> None:
-    """A group's offset is not committed again if it is already right."""
-    at = planned(Evidence(Span(0, 1500), KEPT, True, has_objects=True))
-
-    assert at.position() is None
-
-
 def test_a_group_too_far_ahead_is_set_back() -> None:
     """The bucket's end counts, and what was kept with the offset does not."""
     at = planned(Evidence(Span(0, 1500), Position(900), stored_to=500, has_objects=True))

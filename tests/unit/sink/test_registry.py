@@ -120,17 +120,6 @@ def test_other_formats_hold_them_too(registry: FakeRegistry, form: str) -> None:
         assert [row] == pq.read_table(pa.BufferReader(data)).to_pylist()
 
 
-def test_a_new_schema_begins_a_new_file(registry: FakeRegistry) -> None:
-    """Without schema.compatibility a file holds the records of one schema."""
-    one, two = registry.add("orders-value", FIRST), registry.add("orders-value", SECOND)
-    old, new = value(one, FIRST, {"id": 1}), value(two, SECOND, {"id": 2, "n": "b"})
-    store, work = work_of(log_of(old, old, new, old), registry, "avro")
-
-    work.run()
-
-    assert ["0000000000.avro", "0000000002.avro", "0000000003.avro"] == sorted(objects(store))
-
-
 def test_compatibility_goes_by_the_registrys_versions(registry: FakeRegistry) -> None:
     """Backward, an older record is brought under the newer schema of its file."""
     one, two = registry.add("orders-value", FIRST), registry.add("orders-value", SECOND)
