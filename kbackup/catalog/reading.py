@@ -316,10 +316,11 @@ def count_of(part: pa.RecordBatch | Batches) -> int:
 def _whole(reading: Reading, files: FileSet, kept: Kept | None = None) -> Iterator[Any]:
     """Yield rows, and batches that are *kept*."""
     assert files.main is not None  # noqa: S101  (is_whole says so)
-    rows, last, options = 0, None, reading.options
-    body, claim = claims.opened(reading, files.main)
+    rows, last, main = 0, None, files.main
+    body, claim = claims.opened(reading, main)
     with body:
         claims.check_claims(files, [claim], reading.identity)
+        options = reading.options.as_written(main.view, main.format, claim.written, main.key)
         form = formats.by_name(files.main.format)
         parts: Iterator[pa.RecordBatch | Batches] = (
             form.read(body, View.RECORD, files.main.extension, options.formats)

@@ -4,7 +4,7 @@ Owns the bytes of one file, and what its format can do.  It reads and writes fil
 opened: it never asks a store or Kafka.
 
 A new format is one file here with a class that fits `Format`, one line under
-``[project.entry-points."kbackup.formats"]``, and nothing else: the contract suite finds it there.
+``[project.entry-points."kbackup.formats"]``, and no other code: the contract suite finds it there.
 What it is, its `Traits` say; what else it can do is a method of one of the small protocols below:
 `Salvages`, `DescribesTables`, `KeepsMetadata`, `SaysExtent`, `StoresBatches`, and `HasIndex` of
 its writer.
@@ -76,7 +76,9 @@ class Traits:
         assumed: The default converter of each view; no entry if the bytes stay as they are.
         assumed_to_write: Those that are others for writing than for reading.
         splits_at: The property that sets the separator, a line feed by default, if a value that
-            contains it is read back as several values; otherwise empty.
+            contains it is read back as several values; otherwise empty.  It is one of `keeps`.
+        keeps: The properties of options that decide what a file means: an object that a sink stores
+            says their values, and is read by them, whatever is configured by then.
         needs_schema: Its files have a schema: JSON without schemas is refused before a run.
         encodings: The encodings in which it can keep values as their producers encoded them: its
             writer may then find them in a second column, `kbackup.records.ENCODED`, with their
@@ -99,6 +101,7 @@ class Traits:
     assumed: Mapping[View, str] = field(default_factory=dict)
     assumed_to_write: Mapping[View, str] = field(default_factory=dict)
     splits_at: str = ""
+    keeps: frozenset[str] = frozenset()
     needs_schema: bool = False
     encodings: frozenset[str] = frozenset()
     has_checksum: bool = False

@@ -180,22 +180,29 @@ class ViewSpec:
 
     @property
     def written_with(self) -> dict[str, Any]:
-        """What reading its files needs to know of how they were written.
+        """What reading its files needs to know of how they were written, in JSON's types.
 
-        That is the separator, and the converter with those of its options that reading uses too; of
-        one that registers schemas, which goes by the target's registry, its name alone.
+        That is what the format keeps, and the converter with those of its options that reading uses
+        too; of one that registers schemas, which goes by the target's registry, its name alone.
         """
-        traits = self.open_format().traits
+        splits_at = self.open_format().traits.splits_at
         found: dict[str, Any] = {}
-        for each in traits.options:
-            if isinstance(each, Option) and each.name == traits.splits_at:
-                given = each.of(self.options.values)
-                found[each.name] = "\n" if given is None else given
+        for each in kept(self.format):
+            given = each.of(self.options.values)
+            found[each.name] = "\n" if given is None and each.name == splits_at else given
         if self.converter is not None:
             found[CONVERTER] = self.converter
             for each in _kept(self.converter):
                 found[each.name] = each.of(self.properties)
-        return found
+        return {name: [*it] if isinstance(it, tuple) else it for name, it in found.items()}
+
+
+def kept(form: str) -> list[Option[Any]]:
+    """Return the options of a format that its files name."""
+    traits = formats.by_name(form).traits
+    names = {*traits.keeps, traits.splits_at}
+    options = plugins.options("formats", form)
+    return [each for each in options if each.name in names and not each.is_secret]
 
 
 def _kept(converter: str) -> Iterator[Option[Any]]:
@@ -301,18 +308,15 @@ class ReadOptions:
     ) -> "ReadOptions":
         """Return how to read a file, an object of *key*, that says what it was `written` with.
 
-        Its separator counts.  Its converter does where a sink's file names another, or nobody names
-        one and the format's own is another: who asks for a converter converts on purpose.
+        What its format keeps counts.  Its converter does where a sink's file names another, or
+        nobody names one and the format's own is another: who asks for one converts on purpose.
         """
-        traits = formats.by_name(form).traits
-        splits = (each for each in traits.options if each.name == traits.splits_at)
-        found, separator = self, _sound(written, splits, key).get(traits.splits_at)
-        if separator is not None:
-            values = {**self.formats.values, traits.splits_at: separator}
-            found = replace(self, formats=replace(self.formats, values=values))
+        values = {**self.formats.values, **_sound(written, kept(form), key)}
+        found = replace(self, formats=replace(self.formats, values=values))
+        assumed = formats.by_name(form).traits.assumed
         own, given = written.get(CONVERTER), self.converter(view)
         is_asked = given is not None and view not in self.unasked
-        is_usual = self.by_format or (given is None and own == traits.assumed.get(view))
+        is_usual = self.by_format or (given is None and own == assumed.get(view))
         if own is None or is_asked or is_usual or registers(own, key):
             return found
         defaults = plugins.load("converters", own).traits.defaults

@@ -32,7 +32,7 @@ from kbackup.errors import (
 )
 from kbackup.naming import View, alike, check_topic
 from kbackup.naming.renaming import is_internal
-from kbackup.pipeline.views import CONVERTER, ReadOptions, ViewSpec, registers, written_of
+from kbackup.pipeline.views import CONVERTER, ReadOptions, ViewSpec, kept, registers, written_of
 from kbackup.records import TopicPartition
 from kbackup.restore.job import SAME
 from kbackup.stores import Heads
@@ -465,15 +465,18 @@ def written_otherwise(
         if given is not None and not (view in options.unasked and reads(given, form)):
             given = None  # it was asked for, or `unconvertible` says so
         spec = ViewSpec(view, form, options.formats, given, options.properties.get(view, {}))
-        asked, separator = spec.written_with, formats.by_name(form).traits.splits_at
-        if options.formats.values.get(separator) is None:
-            asked.pop(separator, None)
+        asked, own_options = spec.written_with, {each.name for each in kept(form)}
+        for name in own_options - {*options.formats.values}:
+            asked.pop(name)
         for key in dict.fromkeys((keys[0], keys[-1])) if asked else ():
             head = heads.head(key)
             own = {} if head is None else written_of(head.metadata)
             others = [name for name in own if name in asked and own[name] != asked[name]]
             if others:
-                name = _property(view, "" if CONVERTER in others else others[0])
+                name = "" if CONVERTER in others else others[0]
+                if name not in own_options:
+                    part = "key" if view is View.KEY else "value"
+                    name = f"{part}.converter.{name}".removesuffix(".")
                 text = f"{topic}: {key} was written with another {name} than is configured; "
                 if CONVERTER in others and registers(own[CONVERTER], key):
                     text += f"{own[CONVERTER]} needs a registry, so {given} reads such objects"
@@ -481,12 +484,6 @@ def written_otherwise(
                     text += "objects that say so are read as written"
                 warnings.append(("own_converter", text))
     return warnings
-
-
-def _property(view: View, option: str) -> str:
-    """Return the property of what a part of the records is written with."""
-    converter = "key.converter" if view is View.KEY else "value.converter"
-    return option if option.startswith("format.") else ".".join(filter(None, (converter, option)))
 
 
 def splittable(heads: Heads, where: TopicPartition, sets: Sequence[FileSet]) -> list[KbackupError]:

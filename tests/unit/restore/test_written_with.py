@@ -20,6 +20,7 @@ from tests.support.target import COPY, Restoring
 from tests.support.verified import Verified
 
 SEPARATOR = "format.bytearray.separator"
+WIDTH = "fixed.width"
 
 CONVERTERS: dict[str, tuple[str, dict[str, Any]]] = {
     "string": ("string", {}),
@@ -41,6 +42,12 @@ def separated(separator: str | None) -> tuple[ViewSpec, ...]:
     """Files of raw values with a separator."""
     values = {} if separator is None else {SEPARATOR: separator}
     return (replace(BYTES[0], options=FormatOptions(values)),)
+
+
+def of_width(width: int) -> tuple[ViewSpec, ...]:
+    """Files of values that have so many bytes each, which only a plugin's option says."""
+    options = FormatOptions({WIDTH: width})
+    return (ViewSpec(View.VALUE, "fixed", options, "bytes"),)
 
 
 def rows(start: int, text: bytes) -> pa.RecordBatch:
@@ -124,6 +131,21 @@ def test_a_separator_that_was_changed_damages_nothing(
     assert 0 == Verified(again.backup, deep=True, reading=reading).exit_code
 
 
+@pytest.mark.parametrize("configured", [None, 1, 2])
+def test_an_option_that_a_format_keeps_may_be_changed(configured: int | None) -> None:
+    """What decides what a plugin's file means is stored with it."""
+    again = Restoring()
+    for start, width in ((0, 2), (3, 4)):
+        again.backup.put("orders", 0, rows(start, b"v%%0%dd" % (width - 1)), views=of_width(width))
+    given = {} if configured is None else {WIDTH: configured}
+    reading = ReadOptions(FormatOptions(given))
+
+    values = [b"v0", b"v1", b"v2", b"v003", b"v004", b"v005"]
+    assert [(None, value) for value in values] == restored(again, reading)
+    assert 0 == Verified(again.backup, deep=True, reading=reading).exit_code
+    assert () == again.plan().topics[0].refusals
+
+
 def test_a_standby_reads_each_object_as_it_was_written(standby: Standby, tmp_path: Path) -> None:
     """The converter is changed while a restore follows, whose own configuration stays."""
     standby.name("orders")
@@ -171,6 +193,9 @@ def test_values_are_compared_with_full_records_as_they_were_written() -> None:
         (separated(None), "format.bytearray.separator=\\n", None),
         (separated(";"), "format.bytearray.separator=|", SEPARATOR),
         (separated(";"), "", None),
+        (of_width(4), "fixed.width=2", WIDTH),
+        (of_width(4), "fixed.width=4", None),
+        (of_width(4), "", None),
         (json_of("string")[1:], "value.converter=string", None),
         (JSON, "", None),
     ],
