@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kbackup import converters, formats
+from kbackup import converters, formats, plugins
 from kbackup.catalog.column import reads
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.ledger.rows import PartitionLedger
@@ -484,6 +484,22 @@ def written_otherwise(
                     text += "objects that say so are read as written"
                 warnings.append(("own_converter", text))
     return warnings
+
+
+def unset(
+    heads: Heads, topic: str, sets: Iterable[FileSet], options: ReadOptions
+) -> list[KbackupError]:
+    """Refuse objects of formats that need an option which nobody has given, nor they say."""
+    errors, given = list[KbackupError](), options.formats.values
+    for form, key in {file.format: file.key for files in sets for file in files.files}.items():
+        for each in plugins.options("formats", form):
+            if each.is_required and each.commands != "sink" and each.name not in given:
+                head = heads.head(key)
+                if head is None or each.name not in written_of(head.metadata):
+                    what = f"{topic}: {key} cannot be read: {each.name} is not set"
+                    why, do = f"the format {form} needs it", f"set {each.name}: {each.help}"
+                    errors.append(ConfigurationError(what, why, do, property=each.name))
+    return errors
 
 
 def splittable(heads: Heads, where: TopicPartition, sets: Sequence[FileSet]) -> list[KbackupError]:

@@ -417,7 +417,7 @@ class _TopicPlanner:
         warnings, refusals = checks.unconvertible(source, self._sets, reading)
         self._warnings += warnings
         self._warnings += checks.written_otherwise(of.inventory.heads, source, self._sets, reading)
-        self._refusals += refusals
+        self._refusals += refusals + checks.unset(of.inventory.heads, source, self._sets, reading)
         self._warnings += checks.not_stored(
             source,
             of.inventory.sets(source),

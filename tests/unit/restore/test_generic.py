@@ -63,6 +63,21 @@ class Generic(Restoring):
         )
 
 
+def test_a_format_that_lacks_an_option_is_found_by_the_plan() -> None:
+    """Nothing is restored before the option is given that the format of an object needs."""
+    lacking = Generic()
+    lacking.put({"1.fixed": b"onetwo"})
+    given = Generic(lacking.backup, properties={"fixed.width": "3"})
+
+    (refused,) = lacking.plan().topics[0].refusals
+    given.run()
+
+    assert ("fixed.width", 2) == (refused.place["property"], refused.exit_code)
+    assert refused.what == "clicks: logs/1.fixed cannot be read: fixed.width is not set"
+    assert () == given.plan().topics[0].refusals
+    assert [b"one", b"two"] == given.cluster.values("clicks")
+
+
 @pytest.mark.parametrize("crash_at", [2, 3])
 def test_a_restore_that_died_continues_without_a_gap_or_a_repetition(crash_at: int) -> None:
     """The position is the key of an object and the rows of it that are done."""
