@@ -86,7 +86,7 @@ from kbackup.testing import (
     open_bytes,
     put_bytes,
 )
-from kbackup.testing.files import samples, written
+from kbackup.testing.files import Files, columns
 from kbackup.testing.values import VALUES
 from kbackup.transforms import Transform
 from kbackup.verify.against_source import verify_against_source
@@ -123,6 +123,7 @@ __all__ = [
     "EncryptedStore",
     "Environment",
     "ExtractorContract",
+    "Files",
     "Finding",
     "Format",
     "FormatContract",
@@ -171,6 +172,7 @@ __all__ = [
     "checks",
     "choose",
     "clusters",
+    "columns",
     "connect",
     "converters",
     "earlier",
@@ -186,12 +188,10 @@ __all__ = [
     "plugins",
     "put_bytes",
     "read",
-    "samples",
     "to_json",
     "verify",
     "verify_against_source",
     "verify_task",
-    "written",
 ]
 
 ROOT = Path(kbackup.__file__).parent

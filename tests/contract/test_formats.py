@@ -1,51 +1,72 @@
 """Every format that is registered keeps the promises of `kbackup.formats.Format`."""
 
 import io
+from collections.abc import Iterator
 from random import Random
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pytest
 from record_samples import OPTIONS, batch_of
 
 from tests.contract.product import (
+    Files,
     Format,
     FormatContract,
     FormatOptions,
     View,
+    columns,
     formats,
     plugins,
-    samples,
-    written,
 )
 
 FORMATS = [plugin.name for plugin in plugins.installed("formats")]
 COMPRESSED = FormatOptions({"parquet.codec": "gzip", "s3.compression.type": "gzip"})
+
+_ROWS = pa.array([{"n": 7, "s": "é😀", "in": {"b": b""}}, {"n": None, "s": "", "in": None}])
+_WORDS = pa.array([b"four", b"\n\xff\0 ", None, b"five5"], pa.binary())
+VALUES = {"avro": [_ROWS], "parquet": [_ROWS], "fixed": [_WORDS]}
+"""Columns that a format takes beside those of the converters, by its name."""
+GIVEN: dict[str, dict[str, Any]] = {"fixed": {"fixed.width": 4}}
+"""Options that a format cannot do without, by its name."""
 
 every_format = pytest.mark.parametrize("name", FORMATS)
 
 
 class TestFormats(FormatContract):
     @pytest.fixture(params=FORMATS)
-    def form(self, request: pytest.FixtureRequest) -> Format:
-        return formats.by_name(request.param)
+    def name(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
 
-    def test_what_is_read_is_written_again_as_it_was(self, form: Format, view: View) -> None:
+    @pytest.fixture
+    def form(self, name: str) -> Format:
+        return formats.by_name(name)
+
+    @pytest.fixture
+    def options(self, name: str) -> FormatOptions:
+        return FormatOptions(GIVEN.get(name, {}))
+
+    @pytest.fixture
+    def values(self, name: str, form: Format) -> list[pa.Array]:
+        return [*columns(form), *VALUES.get(name, ())]
+
+    def test_what_is_read_is_written_again_as_it_was(self, files: Files) -> None:
         """A backup of what was restored gives the same file."""
-        for batch in samples(form, view) if view in form.traits.views else ():
-            data = written(form, view, batch)
+        for batch in files.samples():
+            data = files.written(batch)
 
-            batches = form.read(io.BytesIO(data), view, form.extension(OPTIONS), OPTIONS)
+            again = read(files, io.BytesIO(data))
 
-            assert data == written(form, view, *batches) or "binary" in str(batch.schema)
+            assert data == files.written(*again) or "binary" in str(batch.schema)
 
-    def test_a_file_is_read_as_it_is_asked_for(self, form: Format, view: View) -> None:
+    def test_a_file_is_read_as_it_is_asked_for(self, files: Files) -> None:
         """The first rows are available before the rest of a long file has been read."""
-        for batch in samples(form, view) if view in form.traits.views else ():
-            is_records = view is View.RECORD
+        for batch in files.samples():
+            is_records = files.view is View.RECORD
             many = _many() if is_records else pa.concat_batches([batch] * (2**21 // batch.nbytes))
-            file = Counted(written(form, view, many))
+            file = Counted(files.written(many))
 
-            first = next(form.read(file, view, form.extension(OPTIONS), OPTIONS))
+            first = next(read(files, file))
 
             assert 0 < len(first) < len(many)
             size = len(file.getvalue())
@@ -77,6 +98,12 @@ def test_a_key_that_is_null_is_named(name: str) -> None:
     assert [2] == [bad.row for bad in form.refuses(View.KEY, keys, OPTIONS)]
     assert [1] == [bad.row for bad in form.refuses(View.KEY, keys.slice(1), OPTIONS)]
     assert not form.refuses(View.KEY, keys.drop_null(), OPTIONS)
+
+
+def read(files: Files, file: BinaryIO) -> Iterator[pa.RecordBatch]:
+    """Read a file of the format."""
+    extension = files.form.extension(files.options)
+    return files.form.read(file, files.view, extension, files.options)
 
 
 class Counted(io.BytesIO):

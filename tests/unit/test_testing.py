@@ -1,13 +1,18 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
+from kbackup_toys import FixedFormat
 
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
+from kbackup.formats import FormatOptions
+from kbackup.naming import View
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
-from kbackup.testing import FaultyStore, open_bytes, put_bytes
+from kbackup.testing import FaultyStore, FormatContract, open_bytes, put_bytes
+from kbackup.testing.files import Files, columns
 
 WORK: dict[str, Callable[[FaultyStore], Any]] = {
     "put": lambda store: put_bytes(store, "a", b"new"),
@@ -89,3 +94,48 @@ def test_every_faulty_store_starts_empty() -> None:
     put_bytes(FaultyStore(""), "a", b"x")
 
     assert [] == [*FaultyStore("").list("")]
+
+
+class Broken(FixedFormat):
+    """A format whose reader gives each value backwards."""
+
+    def _read(self, *what: Any) -> Iterator[pa.RecordBatch]:
+        for batch in super()._read(*what):
+            rows = [value[::-1] for value in batch["value"].to_pylist()]
+            yield pa.record_batch([pa.array(rows, pa.binary())], ["value"])
+
+
+WIDTH = FormatOptions({"fixed.width": 4})
+
+
+def test_a_broken_reader_of_a_format_is_found() -> None:
+    """The suite reads the author's values by the author's options."""
+    values = [pa.array([b"four", b"words"], pa.binary())]
+    good, bad = (Files(form, View.VALUE, WIDTH, values) for form in (FixedFormat(), Broken()))
+
+    suite = FormatContract()
+    suite.test_what_is_written_is_read(good)
+    with pytest.raises(AssertionError):
+        suite.test_what_is_written_is_read(bad)
+
+
+@pytest.mark.parametrize(
+    ("options", "values", "why"),
+    [
+        pytest.param(FormatOptions(), None, "fixed.width is not set", id="its options lack"),
+        pytest.param(WIDTH, [pa.array([b"word5"])], "does not have 4 bytes", id="all are refused"),
+        pytest.param(WIDTH, [], "no installed converter goes with it", id="there are none"),
+    ],
+)
+def test_a_suite_that_would_write_nothing_fails(
+    options: FormatOptions, values: list[pa.Array] | None, why: str
+) -> None:
+    """A format of which no value can be tried passes no test, and is told what to give."""
+    form = FixedFormat()
+    given = [*columns(form)] if values is None else values
+
+    with pytest.raises(pytest.fail.Exception) as failed:
+        Files(form, View.VALUE, options, given).samples()
+
+    told = str(failed.value)
+    assert (True, True, True) == (why in told, "`values`" in told, "`options`" in told)
