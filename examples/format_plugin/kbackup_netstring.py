@@ -12,52 +12,39 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.errors import ConfigurationError, CorruptObjectError
-from kbackup.formats import FormatOptions, Traits, refuse_view
+from kbackup.formats import COLUMNS, FileFormat, FormatOptions, Traits, corrupt
 from kbackup.naming import View
 from kbackup.records import Bad, Kind, Schema
 
-_COLUMNS: Final = {View.VALUE: "value", View.KEY: "key"}
 _LENGTH: Final = re.compile(rb"0|[1-9][0-9]{0,9}")
 _ROWS: Final = 1000
 
 
-class NetstringFormat:
+class NetstringFormat(FileFormat):
     """Values, or keys, as netstrings; each batch has one ``binary`` column."""
 
+    name: ClassVar = "netstring"
+    ending: ClassVar = ".ns"
     traits: ClassVar = Traits(
-        views=frozenset(_COLUMNS),
+        views=frozenset({View.VALUE, View.KEY}),
         takes=frozenset({Kind.BYTES}),
         assumed={View.VALUE: "bytes", View.KEY: "bytes"},
     )
 
-    def extension(self, options: FormatOptions) -> str:
-        """Return ``.ns``."""
-        return ".ns"
-
-    def reads(self, extension: str, options: FormatOptions) -> bool:
-        """Whether *extension* is ``.ns``."""
-        return extension == ".ns"
-
     def refuses(self, view: View, values: pa.Array, options: FormatOptions) -> Sequence[Bad]:
         """Refuse null, which a netstring cannot represent."""
         rows = pc.indices_nonzero(values.is_null()).to_pylist()
-        return [Bad(row, f"a null {_COLUMNS[view]} cannot be a netstring") for row in rows]
+        return [Bad(row, f"a null {COLUMNS[view]} cannot be a netstring") for row in rows]
 
-    def writer(
-        self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None = None
+    def _writer(
+        self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None
     ) -> "NetstringWriter":
-        """Begin a file; it cannot hold full records or headers."""
-        if view not in _COLUMNS:
-            raise refuse_view("netstring", view)
-        return NetstringWriter(file, _COLUMNS[view])
+        return NetstringWriter(file, COLUMNS[view])
 
-    def read(
+    def _read(
         self, file: BinaryIO, view: View, extension: str, options: FormatOptions
     ) -> Iterator[pa.RecordBatch]:
-        """Read a file, a thousand rows at a time."""
-        if view not in _COLUMNS:
-            raise refuse_view("netstring", view)
-        return _batches(file, _COLUMNS[view], options.max_record_bytes)
+        return _batches(file, COLUMNS[view], options.max_record_bytes)
 
 
 class NetstringWriter:
@@ -120,4 +107,4 @@ def _head(file: BinaryIO) -> bytes:
 
 
 def _corrupt(count: int, why: str) -> CorruptObjectError:
-    return CorruptObjectError(f"record {count + 1} of the netstring file is damaged", why)
+    return corrupt(f"record {count + 1} of the netstring file is damaged", why)

@@ -15,7 +15,7 @@ from kbackup.records import Bad, bad_where
 
 COMPRESSION: Final = words(
     "s3.compression.type",
-    "Compression of JSON and byte-array files as a whole; the connectors have none and gzip.",
+    "Compression of files of lines or of raw bytes as a whole; the connectors have none and gzip.",
     ("none", "gzip", "zstd", "bzip2"),
     "none",
     must_fit=True,
