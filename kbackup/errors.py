@@ -132,11 +132,15 @@ class NoMemoryError(KbackupError, code="no_memory"):
     """There is too little memory."""
 
     @classmethod
-    def of(cls, what: str, why: str) -> Self:
+    def of(cls, what: str, why: str, do: str = "give it more") -> Self:
         """Return the error of *what* ran out of memory, as *why* has it, which may be empty."""
         little = "this machine, or a limit of the process, has too little"
-        do = "give it more, or run fewer tasks at once, such as one: --master 'local[1,4]'"
         return cls(f"{what} ran out of memory", f"{little}: {why}" if why else little, do)
+
+
+def is_of_memory(error: BaseException) -> bool:
+    """Return whether memory ran out: of 10 GB at once only damaged bytes speak."""
+    return isinstance(error, MemoryError) and not re.search(r"size \d{11}|too large", str(error))
 
 
 class LocalServiceError(KbackupError, code="local_service"):

@@ -26,6 +26,7 @@ from kbackup.batches import (
 )
 from kbackup.batches.native import DATA, PIECE, Columns, Measured
 from kbackup.batches.plain import Fault, Piece, Rest
+from kbackup.errors import is_of_memory
 from kbackup.records import NO_TIMESTAMP, SCHEMA, ColumnsDigest, Facts, Span, bytes_of
 
 PIECE_BYTES: Final = 4 * 2**20
@@ -430,6 +431,8 @@ def _inflated(codec: int, body: pa.Buffer, base: int, most: int) -> Iterator[pa.
         else:
             raise ValueError(f"codec {codec} is not known")  # noqa: TRY301  (as from a codec)
     except (OSError, ValueError, pa.ArrowException) as error:
+        if is_of_memory(error):
+            raise
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise BatchError(f"its records cannot be decompressed: {why}", base) from None
 

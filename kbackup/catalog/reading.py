@@ -320,7 +320,8 @@ def _whole(reading: Reading, files: FileSet, kept: Kept | None = None) -> Iterat
     body, claim = claims.opened(reading, main)
     with body:
         claims.check_claims(files, [claim], reading.identity)
-        options = reading.options.as_written(main.view, main.format, claim.written, main.key)
+        own = reading.options.formatted(main.format, claim.written, main.key)
+        options = replace(reading.options, formats=own)
         form = formats.by_name(files.main.format)
         parts: Iterator[pa.RecordBatch | Batches] = (
             form.read(body, View.RECORD, files.main.extension, options.formats)

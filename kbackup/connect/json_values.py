@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.connect.schema import DATE, DECIMAL, ENUM, ConnectSchema, Type, shown
-from kbackup.errors import counted
+from kbackup.errors import counted, is_of_memory
 from kbackup.java import jackson
 
 Read = Callable[[Any], Any]
@@ -69,11 +69,15 @@ def column_of(
     """Return *rows* as a column, null where Arrow rejects one, and *bad* with the reasons."""
     try:
         return pa.array(rows, kind), bad
-    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as why:
+        if is_of_memory(why):
+            raise
         for at, row in enumerate(rows):
             try:
                 pa.array([row], kind)
             except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+                if is_of_memory(error):
+                    raise
                 rows[at], bad[at] = None, str(error)
         return pa.array(rows, kind), bad
 

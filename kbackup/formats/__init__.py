@@ -10,7 +10,6 @@ What it is, its `Traits` say; what else it can do is a method of one of the smal
 its writer.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from kbackup.batches import Batches
 from kbackup.connect import schema as connect
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.connect.tables import Files
-from kbackup.errors import ConfigurationError, CorruptObjectError
+from kbackup.errors import ConfigurationError, CorruptObjectError, is_of_memory
 from kbackup.formats import codecs
 from kbackup.naming import View
 from kbackup.options import Option, Unsupported
@@ -450,10 +449,7 @@ def translated(what: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError, MemoryError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        # of more than any machine has only damaged bytes speak
-        if isinstance(error, MemoryError) and not re.search(r"size \d{13,}|too large", str(error)):
+        if is_of_memory(error) or (isinstance(error, OSError) and error.errno is not None):
             raise
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise corrupt(what, why) from error

@@ -29,7 +29,7 @@ from kbackup.connect.avro_walk import AVRO, NAMED, full_name, full_names
 from kbackup.connect.avro_writing import AvroStyle, to_avro
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.connect.tables import Files, TableColumn, not_a_table, struct, text
-from kbackup.errors import ConfigurationError, CorruptObjectError, counted, form
+from kbackup.errors import ConfigurationError, CorruptObjectError, counted, form, is_of_memory
 from kbackup.formats import (
     COLUMNS,
     HEADERS_SCHEMA,
@@ -381,6 +381,8 @@ class BlockReader:
             EOFError,
             pa.ArrowException,
         ) as bad:
+            if is_of_memory(bad):
+                raise
             raise _corrupt(f"block {number}: {bad}") from bad
         if len(data) > self._max:
             why = f"block {number} has more than {self._max} bytes"
@@ -651,5 +653,7 @@ def _values(block: AvroBlock, blocks: BlockReader, before: int) -> pa.Array:
         blocks.spend(avro_walk.check_block(block.data, block.count, blocks.schema))
         return avro_reading.decode_avro(block.data, block.count, blocks.schema)
     except (ValueError, pa.ArrowException) as error:
+        if is_of_memory(error):
+            raise
         why = f"values {before + 1} to {before + block.count}: {error}"
         raise CorruptObjectError("the Avro file does not match its schema", why) from None

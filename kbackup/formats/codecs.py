@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final, Protocol
 
 import pyarrow as pa
 
-from kbackup.errors import CorruptObjectError
+from kbackup.errors import CorruptObjectError, is_of_memory
 
 try:
     from isal import igzip_lib, isal_zlib
@@ -232,6 +232,8 @@ def inflate(codec: Codec | None, file: BinaryIO) -> Iterator[bytes]:
     except EOFError as error:  # what came until then is as it was written
         raise _corrupt(codec, str(error)) from None
     except (OSError, ValueError, pa.ArrowException) as error:
+        if is_of_memory(error):
+            raise
         raise _corrupt(codec, str(error)).doubting() from None
     if not taken.size:
         raise _corrupt(codec, "it is empty")

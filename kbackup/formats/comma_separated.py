@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
-from kbackup.errors import CorruptObjectError
+from kbackup.errors import CorruptObjectError, is_of_memory
 from kbackup.formats import FormatOptions, OnlyRead, Traits, codecs
 from kbackup.java import jackson
 from kbackup.naming import View
@@ -174,6 +174,8 @@ def _read(
                 column = pa.ExtensionArray.from_storage(pa.json_(), text)
                 yield pa.RecordBatch.from_arrays([column], names=["value"])
     except (pa.ArrowException, UnicodeError) as error:
+        if is_of_memory(error):
+            raise
         why = _TOO_LONG if "straddling" in str(error) else str(error)
         raise CorruptObjectError(_WHAT, why) from None
 

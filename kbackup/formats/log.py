@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from kbackup.batches import CODEC_BITS, CONTROL, BatchError, Batches, crc32c, walk
 from kbackup.batches.decoding import decoded
 from kbackup.batches.plain import Why
-from kbackup.errors import CorruptObjectError
+from kbackup.errors import CorruptObjectError, is_of_memory
 from kbackup.formats import FormatOptions, OnlyRead, Traits, codecs, corrupt, too_large
 from kbackup.naming import View
 from kbackup.records import ANY_KIND, NO_TIMESTAMP
@@ -239,6 +239,8 @@ def _framed(file: BinaryIO, frames: list[_Frame], most: int) -> Iterator[bytes |
                 first = False
                 yield piece
         except (OSError, pa.ArrowException) as error:
+            if is_of_memory(error):
+                raise
             raise _corrupt(f"{where} cannot be decompressed: {error}") from None
         yield None
 

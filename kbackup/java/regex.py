@@ -227,8 +227,8 @@ class _PatternReader:
         if opening := FLAGS.match(self._source):
             self._at = opening.end()
             self._verbose = "x" in opening[1]
-            # "s" is about line ends, of which a name has none.
             flags |= regex.IGNORECASE if "i" in opening[1] else 0
+            flags |= regex.DOTALL if "s" in opening[1] else 0
         whole = self._branches()
         if self._at < len(self._source):
             self._refuse("a ')' closes no group")

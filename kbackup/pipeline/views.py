@@ -303,6 +303,11 @@ class ReadOptions:
             return None
         return self.key_converter if view is View.KEY else self.value_converter
 
+    def formatted(self, form: str, written: Mapping[str, Any], key: str) -> FormatOptions:
+        """Return the options of the format for an object of *key*, by what its sink `written`."""
+        own = {name: it for name, it in _sound(written, kept(form), key).items() if it is not None}
+        return replace(self.formats, values={**self.formats.values, **own})
+
     def as_written(
         self, view: View, form: str, written: Mapping[str, Any], key: str
     ) -> "ReadOptions":
@@ -311,8 +316,7 @@ class ReadOptions:
         What its format keeps counts.  Its converter does where a sink's file names another, or
         nobody names one and the format's own is another: who asks for one converts on purpose.
         """
-        values = {**self.formats.values, **_sound(written, kept(form), key)}
-        found = replace(self, formats=replace(self.formats, values=values))
+        found = replace(self, formats=self.formatted(form, written, key))
         assumed = formats.by_name(form).traits.assumed
         own, given = written.get(CONVERTER), self.converter(view)
         is_asked = given is not None and view not in self.unasked

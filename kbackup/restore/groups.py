@@ -101,7 +101,7 @@ class GroupsOptions:
         """Return what a group is called in the target."""
         if self.renamed is None:
             return group
-        return rename(group, [Rename(regex="(?s).+", replacement=self.renamed)])
+        return rename(group, [Rename(regex="(?s).*", replacement=self.renamed)])
 
     def called(self, groups: Sequence[str], own: str) -> dict[str, str]:
         """Return groups by what they are called in the target, none like the restore's *own* one.

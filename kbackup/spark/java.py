@@ -139,7 +139,8 @@ def task_failed(text: str) -> KbackupError:
         return no_space()
     kind, _, said = (why := reason(text)).partition(":")
     if kind.rpartition(".")[2] in ("MemoryError", "ArrowMemoryError"):
-        return NoMemoryError.of("a task", said.strip())
+        do = "give it more, or run fewer tasks at once, such as one: --master 'local[1,4]'"
+        return NoMemoryError.of("a task", said.strip(), do)
     return SparkError("a Spark task failed beyond its retries", why)
 
 

@@ -106,6 +106,11 @@ class FormatContract:
         """Its files of each view."""
         return Files(form, request.param, options, values)
 
+    @pytest.fixture
+    def view(self, files: Files) -> View:
+        """The view of the files."""
+        return files.view
+
     def test_what_is_written_is_read(self, files: Files) -> None:
         """A file has the rows that were written, in order; text may come back as another type."""
         for batch in files.samples():
@@ -139,8 +144,9 @@ class FormatContract:
             return
         with pytest.raises(ConfigurationError):
             files.form.writer(io.BytesIO(), files.view, files.options)
-        with pytest.raises(ConfigurationError):
-            files.rows(b"x")
+        extension = files.form.extension(files.options)
+        with pytest.raises(ConfigurationError):  # and not when the first rows are asked for
+            files.form.read(io.BytesIO(b"x"), files.view, extension, files.options)
 
     def test_a_row_that_it_cannot_hold_is_named(self, files: Files) -> None:
         """A bad row is numbered in the given column, even if that is a slice of another."""

@@ -35,6 +35,7 @@ def test_too_little_memory_is_no_defect(tmp_path: Path, monkeypatch: pytest.Monk
     assert (1, "no_memory") == (ended.code, error["code"])
     assert "kbackup restore list ran out of memory" == error["what"]
     assert error["why"].endswith("has too little: malloc of size 4096 failed")
+    assert "give it more" == error["do"]
 
 
 @pytest.mark.parametrize("option", ["--template", "-f"])

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kbackup import formats
-from kbackup.connect import avro_reading, avro_writing
+from kbackup.connect import avro_reading, avro_writing, json_values
 from kbackup.connect import schema as connect
 from kbackup.connect.avro_reading import from_avro
 from kbackup.connect.avro_walk import AVRO
@@ -250,13 +250,19 @@ def test_a_fixed_type_in_a_struct_that_is_null_is_nothing(name: str) -> None:
     assert [{"a": None}, {"a": {"h": b"abcd"}}] == found
 
 
-def test_a_record_is_not_bad_because_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("module", "name"), [(fastavro, "schemaless_reader"), (json_values, "pa.array")]
+)
+def test_a_record_is_not_bad_because_memory_is_short(
+    module: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would be left out, though nothing is wrong with it."""
+    reading = pa.array([b"\x02"], pa.binary())
 
     def short(*_: object) -> None:
-        raise MemoryError
+        raise pa.ArrowMemoryError("malloc of size 4096 failed")
 
-    monkeypatch.setattr(fastavro, "schemaless_reader", short)
+    monkeypatch.setattr(f"{module.__name__}.{name}", short)
 
     with pytest.raises(MemoryError):
-        avro_reading.decode_each_avro(pa.array([b"\x02"], pa.binary()), '"int"')
+        avro_reading.decode_each_avro(reading, '"int"')

@@ -428,3 +428,12 @@ def test_a_size_that_no_machine_has_is_damage(size: int) -> None:
     """What asks Arrow for it is an altered file."""
     with pytest.raises(CorruptObjectError, match="the file is"), translated("the file is altered"):
         pa.allocate_buffer(size)
+
+
+@pytest.mark.parametrize(("size", "expected"), [(2**35, CorruptObjectError), (2**32, MemoryError)])
+def test_a_page_that_claims_two_billion_values_is_damage(
+    size: int, expected: type[Exception]
+) -> None:
+    """A dictionary of as many as a page's header can say takes 32 GiB; 4 GiB a file may need."""
+    with pytest.raises(expected), translated("the file is altered"):
+        raise pa.ArrowMemoryError(f"malloc of size {size} failed")

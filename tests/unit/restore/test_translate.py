@@ -29,7 +29,7 @@ from kbackup.kafka import BrokerSetting, GroupOffset
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.restore import transaction
-from kbackup.restore.groups import GroupTranslated, captured_of
+from kbackup.restore.groups import GroupsOptions, GroupTranslated, captured_of
 from tests.support.grouped import (
     capture,
     forgotten,
@@ -667,6 +667,12 @@ def test_a_name_that_a_group_cannot_have_is_refused(renamed: str, why: str) -> N
     assert (4, []) == (ended.exit_code, told)
     assert why in ended.errors[0].why
     assert not any(vars(of.cluster)["stood"].values())
+
+
+@pytest.mark.parametrize("group", ["app", "", "a\nb"])
+def test_a_group_of_any_name_is_renamed(group: str) -> None:
+    """Kafka asks little of a name, and one that stays would be a group of somebody else."""
+    assert f"dr_{group}" == GroupsOptions(renamed="dr_$0").name(group)
 
 
 def approximate(of: Restoring, offset: int, **options: Any) -> GroupTranslated:

@@ -16,7 +16,7 @@ from kbackup.pipeline.views import ReadOptions, ViewSpec, written_metadata, writ
 from kbackup.records import SCHEMA, Span
 from kbackup.runs import wiring
 from tests.support.standby import Standby
-from tests.support.target import COPY, Restoring
+from tests.support.target import COPY, Restoring, values
 from tests.support.verified import Verified
 
 SEPARATOR = "format.bytearray.separator"
@@ -315,3 +315,16 @@ def test_a_plan_warns_of_objects_that_only_a_registry_could_give_back(tmp_path: 
     (text,) = [text for code, text in again.plan().topics[0].warnings if code == "own_converter"]
 
     assert text.endswith("avro needs a registry, so json reads such objects")
+
+
+@pytest.mark.parametrize("written", ['{"converter":"nope"}', '{"converter":"json","a":[]}'])
+def test_full_records_are_read_whatever_converter_they_name(again: Restoring, written: str) -> None:
+    """They hold bytes, which no converter made, so nobody asks for one."""
+    (key,) = again.backup.put("orders", 0, range(3))
+    head = again.backup.store.head(key)
+    assert head is not None
+    again.backup.replace(key, again.backup.body(key), {**head.metadata, "written-with": written})
+
+    again.restore()
+
+    assert values(range(3)) == again.cluster.values(COPY.topic)
