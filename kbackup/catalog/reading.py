@@ -322,16 +322,16 @@ def _whole(reading: Reading, files: FileSet, kept: Kept | None = None) -> Iterat
         claims.check_claims(files, [claim], reading.identity)
         own = reading.options.formatted(main.format, claim.written, main.key)
         options = replace(reading.options, formats=own)
-        form = formats.by_name(files.main.format)
+        form = formats.by_name(main.format)
         parts: Iterator[pa.RecordBatch | Batches] = (
-            form.read(body, View.RECORD, files.main.extension, options.formats)
+            form.read(body, View.RECORD, main.extension, options.formats)
             if kept is None or not isinstance(form, StoresBatches)
             else _kept(form, body, options, kept)
         )
-        for part in named(parts, files.main):
+        for part in named(parts, main):
             if len(part):
                 span = extent_of(part)
-                claims.check_offsets(span.start_offset, files.start_offset, last, files.main)
+                claims.check_offsets(span.start_offset, files.start_offset, last, main)
                 rows += count_of(part)
                 claims.check_most(claim, rows)
                 last = span.end_offset - 1
