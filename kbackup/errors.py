@@ -143,6 +143,14 @@ def is_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) and not re.search(r"size \d{11}|too large", str(error))
 
 
+def unexpected(what: str, error: Exception, do: str) -> KbackupError:
+    """Return the error of one that *what* did not expect; *do* says what to do about a defect."""
+    if isinstance(error, MemoryError):
+        return NoMemoryError.of(what, str(error))
+    why = f"{type(error).__name__}: {error}"
+    return KbackupError(f"{what} failed", why, f"this is a defect of kbackup: {do}")
+
+
 class LocalServiceError(KbackupError, code="local_service"):
     """A service for the demo or the tests could not be fetched or started."""
 

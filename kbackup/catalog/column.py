@@ -20,7 +20,7 @@ from kbackup.connect import schema as connect
 from kbackup.connect.avro_writing import AvroStyle, encode_avro
 from kbackup.connect.registry.framing import framed
 from kbackup.converters import Converter
-from kbackup.errors import CorruptObjectError, counted
+from kbackup.errors import CorruptObjectError, counted, is_of_memory
 from kbackup.formats import COLUMNS, HEADERS, Salvages
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, assemble
@@ -178,7 +178,9 @@ def _in_frames(column: pa.Array, schema: Schema | None) -> pa.BinaryArray:
     try:
         known = connect.of(schema) or connect.of_arrow(column.type)
         return framed(0, encode_avro(column, replace(known, optional=False), _AS_IT_IS))
-    except (ValueError, pa.ArrowException):
+    except (ValueError, pa.ArrowException) as error:
+        if is_of_memory(error):
+            raise
         return pa.nulls(len(column), pa.binary())
 
 

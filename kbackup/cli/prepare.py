@@ -33,7 +33,7 @@ from kbackup.cli.running import (
     summary_of,
 )
 from kbackup.config import loading
-from kbackup.errors import ConfigurationError, KbackupError, StoppedError
+from kbackup.errors import ConfigurationError, KbackupError, StoppedError, unexpected
 
 if TYPE_CHECKING:  # imported when they are used: ``--help`` needs no clients and no screens
     from kbackup.cli.terminal import OutputStream
@@ -475,9 +475,7 @@ class Demo:
             print_error(self.stderr, error.issue())
             return error.exit_code
         except Exception as error:  # noqa: BLE001  (the last line of defence: never a traceback)
-            why = f"{type(error).__name__}: {error}"
-            do = "this is a defect of kbackup: report it"
-            print_error(self.stderr, KbackupError("the demo failed", why, do).issue())
+            print_error(self.stderr, unexpected("kbackup demo", error, "report it").issue())
             return 1
 
     def _run(self, records: int, *, keep: bool) -> int:

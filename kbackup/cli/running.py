@@ -21,7 +21,7 @@ from kbackup.clock import Clock, SystemClock
 from kbackup.config import ConfigIssue, Settings, loading
 from kbackup.config.issues import is_secret
 from kbackup.config.loading import Loaded
-from kbackup.errors import ConfigurationError, KbackupError, NoMemoryError, StoppedError
+from kbackup.errors import ConfigurationError, KbackupError, StoppedError, unexpected
 from kbackup.options import read_switch
 
 if TYPE_CHECKING:  # what shows a result is imported when there is one: ``--help`` is quick
@@ -190,11 +190,8 @@ def _work(shown: "output.Output", words: str, loaded: Loaded, work: Work) -> "En
     except Exception as error:  # noqa: BLE001  (the last line of defence: never a traceback)
         if loaded.settings.debug:
             _traceback(error)
-        if isinstance(error, MemoryError):
-            return failed(words, NoMemoryError.of(f"kbackup {_command(words)}", str(error)))
-        why = f"{type(error).__name__}: {error}"
-        do = "this is a defect of kbackup: run it again with --debug and report what it prints"
-        return failed(words, KbackupError("something unexpected happened", why, do))
+        do = "run it again with --debug and report what it prints"
+        return failed(words, unexpected(f"kbackup {_command(words)}", error, do))
 
 
 def _traceback(error: BaseException) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kbackup.connect.tables import Files, TableColumn, struct
+from kbackup.errors import CorruptObjectError
 from kbackup.formats import (
     COLUMNS,
     FileFormat,
@@ -186,9 +187,10 @@ class ParquetFormat(FileFormat):
     def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:
         """Return the footer's metadata with our prefix."""
         try:
-            metadata = pq.ParquetFile(file).metadata.metadata or {}
-            named = {name.decode(): text.decode() for name, text in metadata.items()}
-        except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError, MemoryError):
+            with translated(DAMAGED):
+                metadata = pq.ParquetFile(file).metadata.metadata or {}
+                named = {name.decode(): text.decode() for name, text in metadata.items()}
+        except CorruptObjectError:
             return {}
         return {
             name.removeprefix(METADATA_PREFIX).replace("_", "-"): text

@@ -194,7 +194,7 @@ class ViewSpec:
             found[CONVERTER] = self.converter
             for each in _kept(self.converter):
                 found[each.name] = each.of(self.properties)
-        return {name: [*it] if isinstance(it, tuple) else it for name, it in found.items()}
+        return json.loads(json.dumps(found, default=str))  # type: ignore[no-any-return]  # as read
 
 
 def kept(form: str) -> list[Option[Any]]:
@@ -217,7 +217,7 @@ def written_metadata(written: Mapping[str, Any]) -> dict[str, str]:
     """Return `ViewSpec.written_with` as an object's user metadata: ASCII without a space."""
     if not written:
         return {}
-    text = json.dumps(written, separators=(",", ":"), default=str)
+    text = json.dumps(written, separators=(",", ":"))
     return {_WRITTEN_WITH: text.replace(" ", r"\u0020")}  # signatures take two spaces for one
 
 

@@ -382,7 +382,7 @@ def make_plan(
     if topics and lacking:
         raise ConfigurationError(
             f"no topic has the partitions {','.join(map(str, sorted(lacking)))}",
-            f"{', '.join(names)}: at most {max(t.partitions for t in topics.values())} each",
+            f"{some(names)}: at most {max(t.partitions for t in topics.values())} each",
             "correct --partitions",
         )
     planner = _SinkPlanner(settings, cluster, store, clock, backup or wiring.address(settings))

@@ -29,6 +29,25 @@ def test_an_error_crosses_processes_whole(kind: type[KbackupError]) -> None:
         assert (kind, fields) == (type(copy), (copy.what, copy.why, copy.do, copy.place))
 
 
+@pytest.mark.parametrize(
+    ("error", "code", "do"),
+    [
+        pytest.param(MemoryError("malloc failed"), "no_memory", "give it more", id="memory"),
+        pytest.param(
+            KeyError("x"), "failed", "this is a defect of kbackup: report it", id="defect"
+        ),
+    ],
+)
+def test_what_nobody_expected_is_a_defect_or_a_lack_of_memory(
+    error: Exception, code: str, do: str
+) -> None:
+    """Either way it names what failed, and says what to do."""
+    found = errors.unexpected("kbackup demo", error, "report it")
+
+    assert (code, do) == (found.code, found.do)
+    assert found.what.startswith("kbackup demo ")
+
+
 def test_codes_are_unique() -> None:
     """A script can tell every condition by its code."""
     codes = [kind.code for kind in ALL]

@@ -47,6 +47,7 @@ from kbackup.errors import (
     NewerVersionError,
     ObjectNotFoundError,
     StoreError,
+    is_of_memory,
 )
 from kbackup.naming import Layout
 from kbackup.records import replaced
@@ -449,6 +450,8 @@ class Stream:
         except ObjectNotFoundError as error:
             raise CorruptObjectError(key, "it has disappeared since it was listed") from error
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            if is_of_memory(error):
+                raise
             raise damaged(key, error) from error
 
     def _put(self, name: str, body: bytes) -> None:

@@ -179,6 +179,24 @@ def test_a_damaged_part_is_reported_and_the_others_are_used() -> None:
     assert [broken] == [one.what for one in before.damage] == [one.what for one in after.damage]
 
 
+def test_too_little_memory_is_no_damage() -> None:
+    """A part that there is no memory for is not damaged: nothing is judged without its rows."""
+
+    class Big(io.BytesIO):
+        def read(self, _: int | None = -1, /) -> bytes:
+            raise pa.ArrowMemoryError("malloc of size 4096 failed")
+
+    class Small(MemoryStore):
+        def open(self, key: str) -> BinaryIO:
+            return Big(super().open(key).read())
+
+    ledger = stream(Small(StoreSettings(f"memory://{uuid4()}")), HandClock(NOW))
+    ledger.append(table([row(0)], OBJECTS))
+
+    with pytest.raises(MemoryError):
+        ledger.read()
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -327,6 +327,8 @@ def test_a_failing_disk_is_not_a_damaged_file(error: Exception) -> None:
 
     with pytest.raises(type(error)) as caught:
         list(rows)
+    with pytest.raises(type(error)):
+        PARQUET.own_metadata(file)
 
     assert not isinstance(caught.value, CorruptObjectError)
 

@@ -1,8 +1,9 @@
 """Objects of values and keys are read by what they were written with, not what is set now."""
 
 from dataclasses import replace
+from decimal import Decimal
 from itertools import permutations
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pyarrow as pa
@@ -44,7 +45,7 @@ def separated(separator: str | None) -> tuple[ViewSpec, ...]:
     return (replace(BYTES[0], options=FormatOptions(values)),)
 
 
-def of_width(width: int) -> tuple[ViewSpec, ...]:
+def of_width(width: Any) -> tuple[ViewSpec, ...]:
     """Files of values that have so many bytes each, which only a plugin's option says."""
     options = FormatOptions({WIDTH: width})
     return (ViewSpec(View.VALUE, "fixed", options, "bytes"),)
@@ -224,6 +225,14 @@ def test_metadata_says_it_in_ascii_without_a_space(separator: str | None) -> Non
 
     assert all(text.isascii() and " " not in text for text in metadata.values())
     assert {SEPARATOR: separator or "\n", "converter": "bytes"} == written_of(metadata)
+
+
+@pytest.mark.parametrize("width", [4, Decimal(4), (4, 2), PurePath("widths")])
+def test_an_option_of_any_type_is_compared_as_it_is_stored(width: Any) -> None:
+    """A plugin's option may be a path or a number of another kind, which JSON has as text."""
+    (spec,) = of_width(width)
+
+    assert spec.written_with == written_of(written_metadata(spec.written_with))
 
 
 @pytest.mark.parametrize(
