@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from kbackup.batches import Batches, Kept
+from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.listing import FileSet, Window
 from kbackup.catalog.merging import StoredBatches
 from kbackup.catalog.reading import unpacked
@@ -46,6 +47,7 @@ from kbackup.runs.compare import (
     compare,
     in_order,
     incomplete,
+    names_of,
     untimed,
 )
 from kbackup.runs.context import Environment
@@ -211,7 +213,7 @@ def verify_against_target(
     restored = Restored(settings, environment.kafka, store, environment.clock, cluster, inventory)
     check_settings(restored.targets, restored.configs)
     planned = [
-        _planned(restored, where)
+        _planned(restored, where, _missing(restored, where, summary))
         for topic in restored.inventory.topics()
         for where in restored.inventory.there(topic)
         if settings.asked.has(where.partition)
@@ -236,16 +238,29 @@ def _note_ids(restored: Restored, wheres: Sequence[TopicPartition], summary: Sum
         summary.warn("schema_ids_not_compared", f"{some(sorted(topics))}: {text}")
 
 
-def _planned(restored: Restored, where: TopicPartition) -> ComparisonPlan[TargetUnit]:
-    """Return what to compare of a partition of the backup, if this restore has written it there."""
-    at = restored.target(where)
-    row = PartitionCompared(where, at.topic)
-    window, of = restored.inventory.window, restored.partition(where)
+def _missing(restored: Restored, where: TopicPartition, summary: Summary) -> list[Entry]:
+    """Return what the backup lacks; a restore that left it out is compared without it, counted."""
+    window = restored.inventory.window
     missing = [
         entry
         for entry in restored.inventory.missing(where)
         if window.asks(entry.first, entry.span.end_offset - 1, entry.facts)
     ]
+    if not missing or restored.job.on_error == "fail":
+        return missing
+    summary.skip("missing_objects", len(missing))
+    text = f"{where}: {names_of(missing)} missing; left out"
+    summary.warn("missing_object", text, **where.place)
+    return []
+
+
+def _planned(
+    restored: Restored, where: TopicPartition, missing: Sequence[Entry]
+) -> ComparisonPlan[TargetUnit]:
+    """Return what to compare of a partition of the backup, if this restore has written it there."""
+    at = restored.target(where)
+    row = PartitionCompared(where, at.topic)
+    window, of = restored.inventory.window, restored.partition(where)
     if missing or of is None:
         return incomplete(row, missing) if missing else ComparisonPlan(row)
 

@@ -596,12 +596,17 @@ def check_settings(topics: Iterable[str], configs: Mapping[str, object]) -> None
         )
 
 
+def names_of(missing: Sequence[Entry]) -> str:
+    """Return the keys of some objects that are gone."""
+    return some([entry.key or "" for entry in missing], 3)
+
+
 def incomplete(row: PartitionCompared, missing: Sequence[Entry]) -> ComparisonPlan[Any]:
     """Return that a partition cannot be the same: the backup lacks objects that it had."""
-    keys, verb = some([entry.key or "" for entry in missing], 3), form(len(missing), "is", "are")
+    verb = form(len(missing), "is", "are")
     failure = IncompleteBackupError(
         f"{row.where} cannot be compared: the backup lacks objects that it had",
-        keys, "see what is missing: kbackup restore verify", **row.where.place,
+        names_of(missing), "see what is missing: kbackup restore verify", **row.where.place,
     )  # fmt: skip
     why = f"{counted(len(missing), 'object')} of the backup {verb} missing"
     return ComparisonPlan(replace(row, why=why), failure=failure)

@@ -226,6 +226,31 @@ def test_an_object_that_is_gone_is_the_backups_fault() -> None:
     assert error.startswith("orders-0 cannot be compared: the backup lacks objects that it had")
 
 
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_what_a_restore_left_out_is_left_out_of_the_comparison(at: int) -> None:
+    """With ``behavior.on.error=log`` the intact records are compared, and what is gone is named."""
+    backup, keys = backup_with_ledger(range(5), range(5, 10), range(10, 15))
+    backup.store.delete(keys[at])
+    of = Restoring(backup)
+    of.restore(behavior_on_error="log")
+
+    found = compared(of, behavior_on_error="log")
+
+    assert (3, 10, {"missing_objects": 1}) == (found.exit_code, found.row.records, found.skipped)
+    assert ["missing_object"] == found.warnings
+    assert 7 == compared(of).exit_code
+
+
+def test_what_is_gone_since_it_was_restored_is_a_difference() -> None:
+    """The copy has records that the backup lacks: no option makes these the same."""
+    backup, keys = backup_with_ledger(range(5), range(5, 10))
+    of = Restoring(backup)
+    of.restore()
+    backup.store.delete(keys[0])
+
+    assert 7 == compared(of, behavior_on_error="log").exit_code
+
+
 @pytest.mark.parametrize(
     ("window", "exit_code"),
     [
