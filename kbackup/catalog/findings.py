@@ -97,6 +97,9 @@ class Finding:
         do = APART if self.code == "overlap" else AGAIN
         if self.code == "missing_object":
             kind = IncompleteBackupError
+            if self.more is not None and self.offsets is not None:  # the ledger has it
+                taken = "{topic}:{partition}:{}-{}".format(*self.offsets, **self.where.place)
+                do = f"{AGAIN}; if it was removed on purpose: kbackup sink accept {taken}"
         elif not self.is_damage:
             kind, do = UnsupportedObjectError, OTHERWISE
         said = None if self.offsets is None else "offsets {}-{}".format(*self.offsets)

@@ -231,6 +231,20 @@ def test_what_was_removed_on_purpose_is_not_missed_again(acceptance: Acceptance)
     assert 7 == verified(backup)[0]
 
 
+def test_the_error_names_the_command_that_accepts_the_loss() -> None:
+    """What it says can be given as it is."""
+    backup, keys = backup_with_ledger(range(10), range(10, 20))
+    backup.store.delete(keys[0])
+    (error,) = by_ledger(backup).summary["errors"]
+
+    line = error["do"].partition("if it was removed on purpose: ")[2]
+    list(
+        mending(backup).accept(Acceptance.parse([line.removeprefix("kbackup sink accept ")], None))
+    )
+
+    assert 0 == verified(backup)[0]
+
+
 def test_nothing_is_accepted_that_was_not_named() -> None:
     """Other offsets, another partition, or a date before it was stored."""
     backup, keys = backup_with_ledger(range(10), range(10, 20))
