@@ -246,8 +246,18 @@ def line_types() -> list[str]:
     return [each["$ref"].rpartition("/")[2] for each in schema["then"]["oneOf"]]
 
 
+def constants() -> dict[str, str]:
+    """Return the texts that modules of the package give a name in capitals."""
+    named = re.compile(r'^([A-Z_]+): Final = "([a-z0-9_]+)"$', re.MULTILINE)
+    pages = map(text, sorted((CHECKOUT / "kbackup").rglob("*.py")))
+    return {match[1]: match[2] for page in pages for match in named.finditer(page)}
+
+
+CONSTANTS = constants()
+
+
 def literals(*names: str) -> set[str]:
-    """Return the first arguments of calls of *names* in the package, where they are literal."""
+    """Return the first arguments of calls of *names* in the package, literal or constants."""
     found = set()
     called_in = re.compile(rf"\b(?:{'|'.join(names)})\(")
     for path in sorted((CHECKOUT / "kbackup").rglob("*.py")):
@@ -260,6 +270,8 @@ def literals(*names: str) -> set[str]:
             first = node.args[0]
             if called in names and isinstance(first, ast.Constant) and isinstance(first.value, str):
                 found |= {first.value} if re.fullmatch(r"[a-z0-9_]+", first.value) else set()
+            if called in names and isinstance(first, ast.Name) and first.id in CONSTANTS:
+                found.add(CONSTANTS[first.id])
     return found
 
 
