@@ -17,7 +17,6 @@ kbackup restore verify --topics "$topics"
 # the plan exits as the restore would: 4 if something forbids it
 kbackup restore --dry-run --topics "$topics" --rename "$rename"
 
-# if it fails, run it again: it continues where it stopped
+# if it fails, run it again: it continues where it stopped; its last lines are the commands that
+# remain, such as those that compare the records and give the topics their retention back
 kbackup restore run --topics "$topics" --rename "$rename"
-
-echo "now set the retention of the restored topics back (kbackup restore configs): they keep everything"
