@@ -23,7 +23,7 @@ from kbackup.spark.worker import keep_little
 
 _COMMANDS: Final = {
     "sink": ("sink", "Copy Kafka topics to S3."),
-    "restore": ("restore", "Write backed-up records to Kafka; look at a backup, check it."),
+    "restore": ("restore", "Write backed-up records to Kafka; inspect or verify a backup."),
     "keys": ("sink", "List or change who can decrypt an encrypted backup."),
     "config": ("prepare", "Check a configuration, or show where each value comes from."),
     "doctor": ("prepare", "Check in advance what a run needs."),

@@ -187,7 +187,7 @@ def _folded(text: str, width: int, hanging: str) -> list[str]:
 def explain_command(code: str | None) -> None:
     """Say what an exit code, or the code of an error or warning, means, and what to do.
 
-    Without CODE, lists all codes.  Nothing is asked of the network.
+    Without CODE, lists all codes.  Uses no network.
     """
     found = pages()
     if code is None:

@@ -35,15 +35,15 @@ DEEP: Final = (
 """What ``--deep`` means, wherever it is."""
 
 SAMPLE: Final = (
-    "Read only a part.  verify --deep: a random share, such as 5%; drill: the newest of each "
-    "topic, such as 10GiB."
+    "Read only a part.  verify: a random share of the objects, such as 5%; drill: the newest of "
+    "each topic, such as 10GiB."
 )
 """What ``--sample`` means, likewise."""
 
 OLDER_THAN: Final = "Only what is older than this."
 """What ``--older-than`` means, likewise."""
 
-UNDO: Final = "Take back what an earlier run has done."
+UNDO: Final = "Undo what an earlier run has done."
 """What ``--undo`` means, likewise."""
 
 OUTPUT: Final = ("--json", "-q", "--summary-file")
@@ -180,7 +180,7 @@ class FileName(click.Path):
 
 
 max_age_option = option(
-    "--max-age", group="Safety", metavar="TIME",
+    "--max-age", group="Safety", metavar="DURATION",
     help="Exit 7 if the newest good run is older than this.",
 )  # fmt: skip
 """For each command that reports how past runs ended."""
@@ -362,9 +362,9 @@ def _metavar(found: "Property") -> str:
         return "|".join(found.choices)
     words = {
         "integer": "N",
-        "duration": "TIME",
-        "milliseconds": "TIME",
-        "days": "TIME",
+        "duration": "DURATION",
+        "milliseconds": "DURATION",
+        "days": "DAYS",
         "moment": "TIME",
         "file": "FILE",
         "HOST:PORT": "LIST",

@@ -216,8 +216,8 @@ class SettingShown:
 )
 @option(
     "--write-probe", is_flag=True, group="S3",
-    help="Write and delete a probe object.  It is put, uploaded in parts, aborted and deleted "
-        "under _kbackup/, and conditions are tried.",
+    help="Write and delete a probe object.  Under _kbackup/: it tries a plain, a multipart and an "
+        "aborted upload, and conditional writes.",
 )  # fmt: skip
 @option(
     "--spark/--no-spark", "starts", default=True, group="Spark",
@@ -225,12 +225,12 @@ class SettingShown:
 )  # fmt: skip
 @all_options("doctor")
 def doctor_command(write_probe: bool, starts: bool, **parameters: Any) -> None:
-    """Check what a run needs before it is needed.
+    """Check in advance what a run needs.
 
     Checks configuration, disk, S3, Kafka, Java and Spark, and prints one line for each check, with
     what to do.  Takes the options of sink and restore, so that you can check a command exactly as
-    typed.  Exits 0, with the code of the area that failed, or with 3 if store or brokers are not
-    named.
+    typed.  Exits 0 if nothing failed, 3 if store or brokers were not named and so not checked, else
+    with the code of the area that failed.
     """
     from kbackup.inspect import doubts  # noqa: PLC0415  (not needed for --help)
 

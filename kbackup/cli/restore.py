@@ -86,7 +86,7 @@ _TEMPLATE: Final = "%t[%p]@%o %Z %k %h %s\\n"
     ),
 )
 def restore_command() -> None:
-    """Write backed-up records to Kafka, look at a backup, check it."""
+    """Write backed-up records to Kafka; inspect or verify a backup."""
 
 
 _html_option: Final = option(
@@ -148,16 +148,16 @@ def run_command(**parameters: Any) -> None:
 @option("--deep", is_flag=True, group="Safety", help=DEEP)
 @option(
     "--map", "has_map", is_flag=True, group="Output",
-    help="Draw each partition's offsets and days.  Those stored, and those missing.",
+    help="Draw each partition's offsets and days.  Shows which are stored, and which missing.",
 )  # fmt: skip
 @_html_option
 @option(
     "--schemas", "has_schemas", is_flag=True, group="Output",
-    help="Show the schemas that records name.  Their ids and subjects in the Schema Registry.",
+    help="Show the schemas that records name.  With their ids and subjects in the Schema Registry.",
 )  # fmt: skip
 @option(
     "--consumer-groups", "has_groups", is_flag=True, group="Output",
-    help="Show where consumer groups stood.  As the sink has captured it, by --as-of if given.",
+    help="Show consumer groups' offsets.  As a sink captured them, by --as-of if given.",
 )  # fmt: skip
 @config_options("list")
 def list_command(
@@ -354,7 +354,7 @@ _FORMS: Final = ("table", "csv", "json", "parquet")
 )  # fmt: skip
 @config_options("query")
 def query_command(sql: str, form: str, output_file: Path | None, **parameters: Any) -> None:
-    """Ask a backup in SQL; each topic is a table.
+    """Query a backup in SQL; each topic is a table.
 
     Its columns: topic, partition, offset, timestamp, timestamp_type, key, value, headers.
     Objects that a condition on partition, offset or timestamp rules out are not opened.
@@ -467,8 +467,8 @@ def _print_rows(answer: Any, form: str) -> None:
 @option("--deep", is_flag=True, group="Safety", help=DEEP)
 @option(
     "--against", group="Safety", type=click.Choice(["source", "target"]), metavar="SIDE",
-    help="Compare with the source or target cluster.  Every record is compared with that of the "
-        "topic that was backed up (source), or that was restored (target).",
+    help="Compare with the source or target cluster.  Every record is compared with the topic that "
+        "was backed up (source), or with the restored one (target).",
 )  # fmt: skip
 @option(
     "--part", group="Safety", metavar="I/N",
@@ -502,7 +502,7 @@ def verify_command(
 
     Compares names with the ledger; with --deep, also reads the objects.  What cannot be checked is
     reported as not checkable, never as "ok".  With --against, compares every record with Kafka's;
-    give the options that the restore was given.
+    for --against target, give the options that the restore was given.
     """
 
     def work(at: OpenedBackup) -> None:
@@ -659,13 +659,13 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
 @max_age_option
 @option(
     "--of-group", group="Safety", metavar="NAME",
-    help="Only restores with this consumer group.  Default: the restore of the configuration.",
+    help="Only restores that use this consumer group.  Default: the configuration's.",
 )  # fmt: skip
 @config_options("restore-status")
 def status_command(max_age: str | None, of_group: str | None, **parameters: Any) -> None:
-    """Report how far a restore is, and how past ones ended.  No JVM is started.
+    """Report how far a restore has got, and how past ones ended.  No JVM is started.
 
-    Of the restore with these options and --config, else of the only one.
+    Reports on the restore that --config and these options describe, or on the only one there is.
     """
 
     def work(session: Session) -> "Ended":
@@ -685,7 +685,7 @@ def status_command(max_age: str | None, of_group: str | None, **parameters: Any)
     ),
 )
 @option(
-    "--days", default="7d", metavar="TIME",
+    "--days", default="7d", metavar="DAYS",
     group="Restore", help="How many days the objects stay readable.",
 )  # fmt: skip
 @option(
@@ -696,7 +696,7 @@ def status_command(max_age: str | None, of_group: str | None, **parameters: Any)
 )  # fmt: skip
 @config_options("thaw")
 def thaw_command(days: str, tier: Any, **parameters: Any) -> None:
-    """Ask S3 for archived objects, to be readable for some days.
+    """Ask S3 to make archived objects readable for some days.
 
     Archived are those in GLACIER and DEEP_ARCHIVE.  This costs money and takes minutes to days.
     Run the command again to see the progress; objects already requested or readable are not
@@ -741,8 +741,8 @@ def thaw_command(days: str, tier: Any, **parameters: Any) -> None:
 @option("--users", is_flag=True, group="Restore", help="Only SCRAM users.")
 @option(
     "--passwords", group="Restore", metavar="FILE", type=FileName(),
-    help="The users' passwords, user:password on each line.  A colon in a name is written \\:, and "
-        "the mode has to be 0600.",
+    help="The users' passwords, user:password on each line.  Write \\: for a colon in a name; the "
+        "file's mode must be 0600.",
 )  # fmt: skip
 @_rename_groups
 def access_command(
@@ -754,10 +754,9 @@ def access_command(
 ) -> None:
     """Add ACLs and SCRAM users of the backed-up cluster.
 
-    A sink captures them with cluster.capture=true.  What is missing is shown, then added, what
-    denies before what allows; nothing is changed or removed.  Literal ACLs follow --rename;
-    prefixed ones are left to you.  Broker settings are compared only.  Quotas and share groups are
-    not captured.
+    A sink captures them with cluster.capture=true.  What is missing is shown, then added, DENY
+    before ALLOW; nothing is changed or removed.  Literal ACLs follow --rename; prefixed ones are
+    left to you.  Broker settings are only compared.  Quotas and share groups are not captured.
     """
     if acls and not users:
         idle = {"--passwords": passwords is not None}
@@ -791,8 +790,8 @@ def configs_command(**parameters: Any) -> None:
     """Give restored topics the settings of their originals.
 
     Retention, compaction and all others.  A restore creates topics that keep every record.  Check
-    them first, then run this: from then on, Kafka deletes what the original topic would have
-    deleted.
+    the records first, then run this: from then on, Kafka deletes what it would have deleted in the
+    original topics.
     """
 
     def work(session: Session) -> "Ended":
@@ -823,11 +822,11 @@ def configs_command(**parameters: Any) -> None:
 @_rename_groups
 @option(
     "--where", "places", group="Restore", metavar="TOPIC:PARTITION@OFFSET", multiple=True,
-    help="Only translate these offsets.",
+    help="Only translate these offsets.  They are the original topics'; no group is set.",
 )  # fmt: skip
 @option(
     "--by-time", is_flag=True, group="Restore",
-    help="Go by time where nothing tells exactly.  May repeat or skip some records.",
+    help="Go by time where no exact offset is known.  May repeat or skip some records.",
 )  # fmt: skip
 @option("--undo", group="Safety", metavar="ID", help=UNDO)
 @click.argument("names", metavar="[GROUP]", nargs=-1)
@@ -842,7 +841,7 @@ def groups_command(
     """Set consumer groups in restored topics to what they had read.
 
     Give the options that the restore was given.  Each offset that a sink has captured becomes that
-    of the first restored record at it or behind it; the record there is compared with the backup's.
+    of the first restored record at or after it; the record there is compared with the backup's.
     All groups are examined before the first is set, and none may have members.
     """
     if undo is not None:
@@ -895,11 +894,11 @@ def groups_command(
     help=SAMPLE,
 )  # fmt: skip
 @option(
-    "--rto", group="Safety", metavar="TIME",
-    help="Exit 7 if a recovery takes longer.  With --sample, the estimate for all counts too.",
+    "--rto", group="Safety", metavar="DURATION",
+    help="Exit 7 if a recovery takes longer.  With --sample, an estimate for all counts too.",
 )  # fmt: skip
 @option(
-    "--rpo", group="Safety", metavar="TIME",
+    "--rpo", group="Safety", metavar="DURATION",
     help="Exit 7 if the backup of a partition is older.",
 )  # fmt: skip
 @option(
@@ -908,7 +907,7 @@ def groups_command(
 )  # fmt: skip
 @option(
     "--check", is_flag=True, group="Output",
-    help="Check the reports of past drills instead.  None may be altered, or removed.",
+    help="Check the reports of past drills instead.  Exit 7 if one was altered or removed.",
 )  # fmt: skip
 @option(
     "--public-key", group="Output", metavar="FILE", type=FileName(),

@@ -155,10 +155,10 @@ def repair_command(places: tuple[str, ...], **parameters: Any) -> None:
 )
 @config_options("reindex")
 def reindex_command(**parameters: Any) -> None:
-    """Build the ledger anew from the objects.
+    """Rebuild the ledger from the objects.
 
     What can still be read of the old one is kept.  An object that it names and that is not there
-    counts as missing until kbackup sink accept accepts that.  Kafka is not asked.
+    counts as missing until kbackup sink accept accepts that.  Kafka is not contacted.
     """
 
     def work(at: OpenedBackup) -> None:
@@ -178,14 +178,14 @@ def reindex_command(**parameters: Any) -> None:
 @click.argument("ranges", nargs=-1, metavar="[RANGE]")
 @option(
     "--before", group="Safety", metavar="TIME",
-    help="Accept all that was stored before this time.  As after a lifecycle rule.",
+    help="Accept all that was stored before this time.  For example, after a lifecycle rule.",
 )  # fmt: skip
 @config_options("accept")
 def accept_command(ranges: tuple[str, ...], before: str | None, **parameters: Any) -> None:
     """Accept that missing objects were removed on purpose.
 
     RANGE is TOPIC:PARTITION:FIRST-LAST, with offsets; there may be several.  Their objects are not
-    reported as missing again.  Kafka is not asked.
+    reported as missing again.  Kafka is not contacted.
     """
 
     def work(at: OpenedBackup) -> None:
@@ -214,16 +214,18 @@ def accept_command(ranges: tuple[str, ...], before: str | None, **parameters: An
         "kbackup sink expire --older-than 90d --max-bytes 2TiB -b my-bucket --yes",
     ),
 )  # fmt: skip
-@option("--older-than", group="Safety", metavar="TIME", help=OLDER_THAN)
+@option("--older-than", group="Safety", metavar="DURATION", help=OLDER_THAN)
 @option(
     "--max-bytes", group="Safety", metavar="SIZE",
-    help="Then the oldest, until this much is left.",
+    help="Also the oldest, until at most this much is left.",
 )  # fmt: skip
 @option(
-    "--grace", default="1d", group="Safety", metavar="TIME",
-    help="How long marked objects stay.",
+    "--grace", default="1d", group="Safety", metavar="DURATION",
+    help="How long marked objects are kept.",
 )  # fmt: skip
-@option("--compacted", is_flag=True, group="Safety", help="Topics too that Kafka compacts, or did.")
+@option(
+    "--compacted", is_flag=True, group="Safety", help="Include topics that are or were compacted."
+)
 @option("--undo", is_flag=True, group="Safety", help=UNDO)
 @config_options("expire")
 def expire_command(
@@ -288,19 +290,19 @@ def _age(option: str, text: str) -> timedelta:
 )
 @option(
     "--to", required=True, group="S3", metavar="URL",
-    help="Where the copy is: s3://BUCKET or file:///FOLDER.  Or az:// or gs://, as in store.url.",
+    help="Where to copy to: s3://BUCKET or file:///FOLDER.  Or az:// or gs://, as in store.url.",
 )  # fmt: skip
 @option(
     "--to-config", group="S3", metavar="FILE",
-    help="Credentials, region, server of the copy.  Default: those of the backup.",
+    help="Credentials, region and server of the copy.  Default: those of the backup.",
 )  # fmt: skip
 @config_options("copy")
 def copy_command(to: str, to_config: str | None, **parameters: Any) -> None:
     """Copy the backup to another bucket or folder.
 
-    The copy is a backup of its own at any moment.  What is there is compared, not sent again;
-    what is there otherwise stays, and is named.  Run again, it goes on where it stopped.
-    Nothing is deleted there, and Kafka is not asked.
+    At every moment the copy is a backup in its own right.  Objects that it has are compared, not
+    sent again; where one differs, it is kept and reported.  Run again, this continues where it
+    stopped.  Nothing is deleted there, and Kafka is not contacted.
     """
 
     def work(at: OpenedBackup) -> None:
@@ -411,7 +413,7 @@ def _real(url: str) -> str:
         "kbackup sink abort-uploads --config s3.properties --older-than 7d",
     ),
 )
-@option("--older-than", default="1d", group="Safety", metavar="TIME", help=OLDER_THAN)
+@option("--older-than", default="1d", group="Safety", metavar="DURATION", help=OLDER_THAN)
 @config_options("abort-uploads")
 def abort_uploads_command(older_than: str, **parameters: Any) -> None:
     """Abort unfinished uploads that killed runs left.  Listings hide them, but S3 bills them."""
@@ -446,15 +448,15 @@ def abort_uploads_command(older_than: str, **parameters: Any) -> None:
 )
 @option(
     "--engine", type=click.Choice(["athena", "hive", "spark"]), default="athena",
-    group="Output", help="The dialect of SQL.",
+    group="Output", help="SQL dialect.",
 )  # fmt: skip
 @option("--database", group="Output", metavar="NAME", help="Declare the tables in this database.")
 @config_options("sink")
 def ddl_command(engine: str, database: str | None, **parameters: Any) -> None:
     """Print CREATE TABLE for Athena, Hive or Spark.
 
-    One table a topic, over what is written.  The columns are those of the newest object of each
-    topic; Kafka is not asked, and no JVM is started.
+    One table per topic, over the objects as they are stored.  The columns are those of the newest
+    object of each topic; Kafka is not contacted, and no JVM is started.
     """
 
     def work(at: OpenedBackup) -> None:
@@ -495,8 +497,8 @@ _KEYS_COMMON: Final = (
 def keys_command() -> None:
     """List or change who can decrypt an encrypted backup.
 
-    Only what is below _kbackup/keys/ is written.  A RECIPIENT is an X25519 public key as the one
-    line of its PEM file, a file with such keys, or passphrase:FILE.
+    Writes only below _kbackup/keys/.  A RECIPIENT is an X25519 public key (the one line of its PEM
+    file between BEGIN and END), a file with such keys, or passphrase:FILE.
     """
 
 
@@ -507,7 +509,7 @@ def keys_command() -> None:
 def list_command(**parameters: Any) -> None:
     """List who can decrypt how much.
 
-    Needs no key; with one, rows that somebody else has forged are named.
+    Needs no key; with one, it also reports forged rows.
     """
     _change("list", parameters, lambda _: ())
 
@@ -543,8 +545,8 @@ def add_command(recipients: tuple[str, ...], **parameters: Any) -> None:
 def remove_command(names: tuple[str, ...], **parameters: Any) -> None:
     """Remove recipients, and delete what was wrapped for them.
 
-    They are named as keys list does.  Refused if nobody else can decrypt as much.  What they have
-    copied, and older versions of what is deleted, they can still open: take their access to the
+    Name them as keys list shows them.  Refused if nobody else can decrypt as much.  They can still
+    open what they have copied, and older versions of what is deleted: revoke their access to the
     bucket too.
     """
     _change("remove", parameters, lambda keeper: keeper.remove(names))
@@ -559,11 +561,11 @@ def remove_command(names: tuple[str, ...], **parameters: Any) -> None:
 @click.argument("recipient", metavar="NEW")
 @config_options("keys")
 def rotate_command(name: str, recipient: str, **parameters: Any) -> None:
-    """Put the recipient NEW in the place of OLD.
+    """Replace the recipient OLD by NEW.
 
     With a private key or a passphrase, NEW gets all data keys and OLD is removed.  Without, OLD
     keeps those it has, and gets no new ones.  No object is encrypted again: a data key that has
-    leaked opens its objects as before.
+    leaked still opens its objects.
     """
 
     def change(keeper: "KeyKeeper") -> "Iterable[Warned]":

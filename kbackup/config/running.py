@@ -117,14 +117,14 @@ class Kafka(PropertyGroup, title="Kafka", commands=KAFKA):
         check=check_group,
     )
     groups = pattern(
-        "Consumer groups whose whole name matches.  Of those that have offsets in the topics; "
-        "none: a sink captures no group, a drill sets none.",
+        "Consumer groups whose whole name matches.  Default: all that have offsets in the topics.  "
+        "With none, a sink captures no groups, and a drill sets none.",
         commands=SINK | {"groups", "drill"},
         example="billing.*",
     )
     cluster_capture = boolean(
-        "Capture ACLs, SCRAM users and broker settings too.  Their names lie readable in the "
-        "bucket; no password is in them.",
+        "Capture ACLs, SCRAM users and broker settings too.  They are readable in the bucket; "
+        "passwords are not captured.",
         False,
         commands=SINK,
     )
@@ -143,8 +143,8 @@ class Kafka(PropertyGroup, title="Kafka", commands=KAFKA):
     )
     kafka_client = words(
         "How records pass between Kafka's client and kbackup: in columns through a C library "
-        "(native), as Python objects (python, half as fast), or the fastest way there is: "
-        "in batches of its own where no property of the client is librdkafka's alone.",
+        "(native), as Python objects (python, half as fast), or the fastest way that works "
+        "(auto): as whole batches, unless a client property is set that only librdkafka has.",
         ("auto", "native", "python"),
         "auto",
         any_case=True,
@@ -204,7 +204,7 @@ class EncryptionSettings(PropertyGroup, title="Encryption", commands=ALL - {"abo
         example="MCowBQYDK2VuAyEAKRoC8mMsPjO1oYZYI5Z2v1iiV2aJcH7aX0vVt4sFx0U=",
     )
     encryption_recipients_file = path(
-        "File with more of them, as PEM blocks.",
+        "File with more recipients, as PEM blocks.",
         commands=ENCRYPTING,
         example="/etc/kbackup/recipients.pem",
     )
@@ -222,13 +222,14 @@ class EncryptionSettings(PropertyGroup, title="Encryption", commands=ALL - {"abo
         example="/etc/kbackup/passphrase",
     )
     encryption_kms_key = optional_text(
-        "ARN or alias of a symmetric key of AWS KMS.  A recipient that encrypts with kms:Encrypt "
+        "ARN or alias of a symmetric AWS KMS key.  A recipient that encrypts with kms:Encrypt "
         "and decrypts with kms:Decrypt.",
         example="arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
     )
     encryption_mixed = boolean(
         "The backup also holds objects that are not encrypted: from before, or stored by a sink "
-        "without keys, which this allows.  Whoever can write to the bucket can then add some.",
+        "without keys, which this allows.  Whoever can write to the bucket can then add forged "
+        "objects.",
         False,
         commands=ALL - {"abort-uploads"} - KEYS,
     )
@@ -241,7 +242,7 @@ class SchemaRegistry(PropertyGroup, title="Schema Registry", commands=RUNS | {"d
     """
 
     schema_registry_url = parsed(
-        "Schema Registry, one or several URLs of it.  A sink stores the schemas that records name, "
+        "One or several URLs of the Schema Registry.  A sink stores the schemas that records name, "
         "and a restore of full records registers them there.",
         "list",
         (),
@@ -287,9 +288,9 @@ class FollowSettings(PropertyGroup, title="Following", commands=RUNS):
         le=DURATION_MOST_MS,
     )
     follow_groups = pattern(
-        "With --follow: consumer groups whose whole name matches are set in the copy.  As it "
-        "reaches where the sink has captured them, while they have no members and nobody moves "
-        "them.",
+        "With --follow: set consumer groups whose whole name matches in the restored topics, as "
+        "these reach the offsets that the sink captured.  A group with members, or one that "
+        "somebody else has moved, is left alone.",
         commands=RESTORE,
         example=".*",
     )
@@ -369,7 +370,7 @@ class Restore(PropertyGroup, title="Restore", commands=RESTORE):
         ),
     )
     rename_prefix = verbatim(
-        "Put this in front of each topic's name.  The common case of rename.",
+        "Put this in front of each topic's name.  For other names, see rename.",
         commands=SETTLING | NAMING,
         example="copy_of_",
         is_literal=True,
@@ -390,8 +391,8 @@ class Restore(PropertyGroup, title="Restore", commands=RESTORE):
         any_case=True,
     )
     from_time = parsed(
-        "Only records stamped at this time or later.  By each record's own timestamp: RFC 3339, a "
-        "date, or milliseconds.",
+        "Only records with this timestamp or a later one.  Write it as RFC 3339, a date, or "
+        "milliseconds since 1970.",
         "moment",
         None,
         read_moment,
@@ -400,8 +401,8 @@ class Restore(PropertyGroup, title="Restore", commands=RESTORE):
         example="2026-11-21T02:00:00Z",
     )
     to_time = parsed(
-        "Only records stamped earlier than this time.  By each record's own timestamp, as its "
-        "producer wrote it, not as it arrived.",
+        "Only records with a timestamp before this.  A record's timestamp is, as a rule, its "
+        "producer's, not when it arrived.",
         "moment",
         None,
         read_moment,
@@ -410,7 +411,7 @@ class Restore(PropertyGroup, title="Restore", commands=RESTORE):
         example="2026-11-21T14:30:00+01:00",
     )
     as_of = parsed(
-        "The topic as it had been backed up by this time.  Only what was first stored before it, "
+        "Topics as they had been backed up by this time.  Only what was first stored before it, "
         "whatever the records' timestamps.",
         "moment",
         None,
@@ -463,14 +464,14 @@ class Restore(PropertyGroup, title="Restore", commands=RESTORE):
         example="12",
     )
     max_records_per_second = optional_integer(
-        "Write at most so many records a second.  The limit is for all partitions together.",
+        "Write at most this many records per second.  The limit is for all partitions together.",
         commands=RESTORE | DRILL,
         ge=1,
         le=2**31 - 1,
         example="5000",
     )
     max_bytes_per_second = optional_integer(
-        "Write at most so many bytes a second.  The limit is for all partitions together.",
+        "Write at most this many bytes per second.  The limit is for all partitions together.",
         commands=RESTORE | DRILL,
         ge=1,
         le=2**40,
@@ -509,7 +510,7 @@ class Restore(PropertyGroup, title="Restore", commands=RESTORE):
         example="/var/log/kbackup/skipped.jsonl",
     )
     yes_split_on_newline = switch(
-        "Accept that values of byte-array files are split at each separator.",
+        "Accept that values of byte-array files are split at each separator they contain.",
         False,
         is_property=False,
     )
@@ -519,7 +520,7 @@ class RunSettings(PropertyGroup, title="Spark", commands=SPARK):
     """On which machines the work is done."""
 
     master = text(
-        "Spark's master.  The default uses all cores and tries a task four times.",
+        "Spark's master URL.  The default uses all cores and tries a task four times.",
         "local[*,4]",
     )
     spark_conf = parsed(
@@ -549,7 +550,7 @@ class OutputSettings(PropertyGroup, title="Output", commands=ALL, in_files=False
     )
     metrics_listen = parsed(
         "Serve metrics for Prometheus over HTTP.  A run does so as long as it lasts, status until "
-        "it is stopped.  Without a host, only this one can reach it: 127.0.0.1.",
+        "it is stopped.  Without HOST, only this machine can reach it: 127.0.0.1.",
         "[HOST:]PORT",
         None,
         read_listen,
@@ -572,7 +573,7 @@ class OutputSettings(PropertyGroup, title="Output", commands=ALL, in_files=False
         ge=1,
     )
     log_format = words(
-        "Format of log lines.  Of those on stderr and in the log file.",
+        "Format of log lines.  On stderr and in the log file.",
         ("text", "json"),
         "text",
         any_case=True,

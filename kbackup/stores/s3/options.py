@@ -171,7 +171,7 @@ PATH_STYLE: Final = boolean(
 )
 PART_SIZE: Final = integer(
     "s3.part.size",
-    "Size of an upload part in bytes; S3 gets an object of up to two in one request.",
+    "Size of an upload part in bytes.  Objects of up to two parts are uploaded in one request.",
     26_214_400,
     ge=5_242_880,
     le=2_147_483_647,
@@ -301,7 +301,7 @@ STORAGE_CLASS: Final = optional_text(
 )
 LOCK_MODE: Final = optional_text(
     "s3.object.lock.mode",
-    "Object Lock of each object but locks and marks of success: GOVERNANCE or COMPLIANCE.",
+    "Object Lock mode of each object except locks and success markers: GOVERNANCE or COMPLIANCE.",
     commands=_STORING,
     check=_one_of("GOVERNANCE", "COMPLIANCE"),
     needs=("s3.object.lock.days",),
@@ -309,7 +309,7 @@ LOCK_MODE: Final = optional_text(
 )
 LOCK_DAYS: Final = parsed(
     "s3.object.lock.days",
-    "For how many days, from when it is stored.",
+    "For how many days Object Lock protects an object, from when it is stored.",
     "days",
     0,
     read_days,

@@ -381,10 +381,10 @@ def test_a_groups_help_shows_its_commands_and_the_options_used_most(word: str) -
     ("words", "line"),
     [
         (("sink", "run"), "--follow/--once               Run until stopped [off]"),
-        (("sink", "run"), "--rotate-interval-ms TIME     Record time after which a file is"),
+        (("sink", "run"), "--rotate-interval-ms DURATION  Record time after which a file is"),
         (
             ("restore", "thaw"),
-            "--days TIME                   How many days the objects stay readab",
+            "--days DAYS                   How many days the objects stay readab",
         ),
         (("doctor",), "--[no-]spark                  Start Spark and run a trial task [on]"),
         (("restore", "query"), "--output table|csv|json|parquet  Format of the result [table]"),
