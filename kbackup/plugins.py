@@ -231,7 +231,7 @@ def load(extension_point: str, name: str) -> Any:
         raise ConfigurationError(
             f"no {extension_point.removesuffix('s')} named {name!r}",
             f"installed are: {known}",
-            "install the package that brings it, or correct the name",
+            "install the package that provides it, or correct the name",
         )
     what = f"{extension_point.removesuffix('s')} {name!r}"
     try:

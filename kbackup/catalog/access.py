@@ -23,8 +23,8 @@ VERSION: Final = 1
 PARTS: Final = ("acls", "users", "settings")
 
 _NOT_OFFERED: Final = {
-    "acls": "the cluster has no authoriser",
-    "users": "the cluster tells of no SCRAM users",
+    "acls": "the cluster has no authorizer",
+    "users": "the cluster does not report SCRAM users",
 }
 
 _OF_ONE_BROKER: Final = (

@@ -173,11 +173,13 @@ class DrillReport:
             yield DrillError("a recovery takes too long", f"{took}; --rto allows {most:.0f} s", do)
         if self.rpo_limit_s is None:
             return
-        do = "see the last runs, or run the sink more often: kbackup sink status"
+        do = "run the sink more often; kbackup sink status shows its last runs"
         unknown = next((one.partition for one in self.ages if one.rpo_s is None), None)
         if unknown is not None:
-            what = f"up to when the backup of {unknown} is complete is not known"
-            yield DrillError(what, "no run of a sink says so", do, **unknown.place)
+            what = f"how old the backup of {unknown} is, is not known"
+            yield DrillError(
+                what, "no sink run has recorded up to when it is complete", do, **unknown.place
+            )
         oldest = max(self.ages, key=lambda one: one.rpo_s or 0.0, default=None)
         if oldest is not None and (lost_s := oldest.rpo_s or 0.0) > self.rpo_limit_s:
             why = f"{lost_s:.0f} s would be lost; --rpo allows {self.rpo_limit_s:.0f} s"
@@ -320,14 +322,14 @@ def check(
                 if key(body, _read(store, _signature(name))):
                     signature = "right"
                 else:
-                    why = "it is of another key, or of a report that was altered"
+                    why = "it was made with another key, or the report was altered"
                     issues.append(_issue(f"the signature of {name} is wrong", why))
             report = _parsed(name, body)
             if backup_id and report.backup_id and report.backup_id != backup_id:
                 why = f"it is of the backup {report.backup_id}, and this is {backup_id}"
                 issues.append(_issue(f"{name} is not of this backup", why))
         except ObjectNotFoundError:
-            why = "there are later ones, or its signature is left"
+            why = "later reports exist, or its signature does"
             issues.append(_issue(f"{name} has been removed", why))
         except KbackupError as error:
             if isinstance(error, StoreError):
@@ -415,14 +417,14 @@ def _key_in(path: Path, load: Callable[[Any], Any], kind: str, do: str) -> Any:
         raise ConfigurationError(
             "no signature can be made or checked", why, with_extra(_EXTRA)
         ) from error
-    why = "it is no PEM file of an Ed25519 key without passphrase"
+    why = "it is not a PEM file with an Ed25519 key without a passphrase"
     try:
         found = load(serialization)
     except (OSError, ValueError, TypeError) as error:
         why = getattr(error, "strerror", None) or why
-        raise ConfigurationError(f"{path} holds no key to be used", why, do) from error
+        raise ConfigurationError(f"{path} holds no usable key", why, do) from error
     if not isinstance(found, getattr(ed25519, kind)):
-        raise ConfigurationError(f"{path} holds no key to be used", why, do)
+        raise ConfigurationError(f"{path} holds no usable key", why, do)
     return found
 
 

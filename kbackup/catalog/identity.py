@@ -68,9 +68,10 @@ def read(store: Store, layout: Layout, address: str) -> BackupIdentity:
         return found
     except (ValueError, LookupError, TypeError) as error:
         raise CorruptObjectError(
-            f"{key(layout)} does not say the id of the backup",
+            f"{key(layout)} does not hold the backup's id",
             str(error),
-            "put it back from a copy of the bucket; without it, this is another backup to groups",
+            "put it back from a copy of the bucket; without it, the positions that consumer "
+            "groups keep do not count as this backup's",
         ) from error
 
 
@@ -133,7 +134,7 @@ def _ids_beside(store: Store, layout: Layout) -> list[str]:
 
 def _checked(said: object) -> str:
     if not isinstance(said, dict):
-        raise TypeError("it is no JSON object")
+        raise TypeError("it is not a JSON object")
     found = said["id"]
     if not isinstance(found, str) or not _ID.fullmatch(found):
         raise TypeError("its id is not 1 to 64 letters, digits and hyphens")

@@ -158,14 +158,14 @@ class Keyring:
         if not self.openers:
             raise NoKeyError(
                 f"{key} is encrypted",
-                "only public keys are here, and what a run has stored they do not open",
+                "only public keys were given, and they cannot decrypt it",
                 "set encryption.identity.file to the private key of a recipient",
                 key=key,
             )
         if key_id not in self.wrapped:
             raise CorruptObjectError(
                 key, f"the backup has no data key {key_id.hex()}",
-                "restore another copy of it, or the keys", key=key,
+                "replace it, or the keys, with another copy", key=key,
             )  # fmt: skip
         row = self.wrapped[key_id]
         if row is None or row.wrapped is None:
@@ -178,7 +178,7 @@ class Keyring:
         if not is_authentic(self.own, row):
             raise CorruptObjectError(
                 key, f"its data key {key_id.hex()} was not stored by a sink of this backup",
-                "restore the keys, and another copy of it", key=key,
+                "put the keys back from a copy, and replace it with another copy", key=key,
             )  # fmt: skip
         try:
             return self.openers[row.recipient].unwrap(row.wrapped, about(self.backup, row.id))
@@ -322,7 +322,7 @@ class Encryption:
             raise NoKeyError(
                 f"the backup under {self.layout.place} has no keys",
                 "it was never encrypted, or its keys are lost",
-                f"restore {folder(self.layout, 'keys')} from a copy, or leave encryption out",
+                f"restore {folder(self.layout, 'keys')} from a copy, or leave out encryption.*",
             )
         return self.ring
 
@@ -330,7 +330,7 @@ class Encryption:
         """Check that what other runs have stored can be read; `NoKeyError` if it cannot."""
         if not self.require().can_read:
             raise NoKeyError(
-                "the backup is encrypted, and no key is given to read it",
+                "the backup is encrypted, and no key was given to read it",
                 "with public keys alone it can only be written",
                 "set encryption.identity.file, or encryption.phrase.file",
             )
@@ -348,9 +348,9 @@ class Encryption:
         if options.own_file is None and (options.identity_file or others == (None, None)):
             raise ConfigurationError(
                 "encryption.key.file is not set",
-                "for public keys, whoever can write to the bucket can encrypt another key and call "
-                "it the backup's: a sink needs a place for its own",
-                "set it to a file on this host, which the first run makes",
+                "with public keys alone, whoever can write to the bucket could pass off another "
+                "key as the backup's: a sink must keep the backup's key itself",
+                "set it to a path on this host; the backup's first run creates the file",
             )
         found = identity.read(store, self.layout, "")
         stream = recipients_stream(store, self.layout, self.clock)
@@ -374,9 +374,9 @@ class Encryption:
                 missing.append(wrapped_for(ring, one, own_id(ring.own), ring.own))
             elif not row.is_current:
                 raise RefusedError(
-                    f"{one.name} was removed from the recipients, and is configured as one",
-                    "what is encrypted from now on would be readable for it again",
-                    "take it out of encryption.recipients; or kbackup keys add it again",
+                    f"{one.name} was removed from the recipients, but is configured as one",
+                    "it could decrypt again what is stored from now on",
+                    "take it out of encryption.recipients; or add it again: kbackup keys add",
                 )
         if not missing and not any(row.is_current for row in rows.values()):
             raise ConfigurationError(
@@ -406,7 +406,9 @@ class Encryption:
             found = []
             for name in new:
                 if name.startswith(PASSPHRASE) and name not in ours:
-                    _log.warning("what this run stores, a passphrase that is not here cannot open")
+                    _log.warning(
+                        "a passphrase was not given: it will not decrypt what this run stores"
+                    )
                     continue
                 row = wrapped_for(ring, ours.get(name) or by_name(name), key_id.hex(), data_key)
                 found.append(replace(row, run=run, time=now))
@@ -416,7 +418,7 @@ class Encryption:
             # who has taken another's place meanwhile may not have seen that there is this key
             current = self._current(store, ring)
         if wrapped.isdisjoint(current):
-            raise NoKeyError("nothing can be encrypted", "no recipient is here to wrap keys for")
+            raise NoKeyError("nothing can be encrypted", "there is no recipient to wrap keys for")
         ring.new = key_id, data_key
 
     def recipients(self, store: Store) -> set[str]:
@@ -490,10 +492,10 @@ class Encryption:
         own = self._own(backup, rows, openers)
         if own is None:
             raise NoKeyError(
-                "the backup is encrypted, and no key is given that opens it",
+                "the backup is encrypted, and no key was given that opens it",
                 "nothing of it can be read or written without its own key",
-                "set encryption.identity.file to a recipient's private key, or on the host of a "
-                "sink encryption.key.file",
+                "set encryption.identity.file to a recipient's private key, or encryption.key.file "
+                "on a sink's host",
             )
         return openers, own
 
@@ -508,7 +510,7 @@ class Encryption:
             if private.name not in names:
                 raise NoKeyError(
                     f"{self.options.identity_file} does not open this backup",
-                    f"its public key {private.name} is no recipient",
+                    f"its public key {private.name} is not a recipient",
                     "use a recipient's: kbackup keys list shows them",
                 )
             yield private
@@ -523,7 +525,7 @@ class Encryption:
             raise NoKeyError(
                 f"{self.options.passphrase_file} does not open this backup",
                 "it holds another passphrase, or one that was removed",
-                "give the right one; or kbackup keys add this one",
+                "give the right one; or add this one: kbackup keys add",
             )
         yield from fitting
 
@@ -559,11 +561,11 @@ class Encryption:
     def _not_its_key(self) -> NoKeyError:
         return NoKeyError(
             f"{self.options.own_file or 'the key that was made'} is not this backup's own key",
-            "the backup has another one: it is of another backup, or another run was faster",
-            "put the right file there, as it is on the host of another sink; if it is the right "
-            "one, somebody who can write to the bucket has overwritten files of "
-            f"{folder(self.layout, 'keys')}recipients/: copy their earlier versions over them, or "
-            "those of a copy of the bucket, and change the bucket's credentials",
+            "it is another backup's, or another run made this backup's key first",
+            "copy the right file from another sink's host; if this is the right one, somebody who "
+            "can write to the bucket has overwritten files in "
+            f"{folder(self.layout, 'keys')}recipients/: put back their earlier versions, or those "
+            "in a copy of the bucket, and change the bucket's credentials",
         )
 
     def _founded(self, store: Store, backup: str) -> Keyring:
@@ -574,7 +576,7 @@ class Encryption:
         if not options.takes_plain and any(not one.key.startswith(ours) for one in every):
             raise RefusedError(
                 f"{layout.prefix()} holds objects that are not encrypted",
-                "a restore could not tell them from what somebody else has put there",
+                "a restore could not tell them from what somebody else put there",
                 "choose another topics.dir; or set encryption.mixed=true, for restores too",
             )
         private = options.private_key()
@@ -649,10 +651,10 @@ def _of_several(error: NoKeyError, stream: Stream, first: str) -> NoKeyError:
         error.what,
         f"{error.why}; {stream.prefix} names several keys as the backup's own, and the first "
         f"counts, which is in {names}",
-        "if that is of another host's first run, put its encryption.key.file here; if not, "
-        f"somebody who can write to the bucket has put it there: move {names} away, run it again, "
-        "and change the bucket's credentials; Object Lock allows that, as its versions stay and "
-        "count no more",
+        "if another host's first run wrote that, copy its encryption.key.file here; if not, "
+        f"somebody who can write to the bucket did: move {names} away, run the command again, and "
+        "change the bucket's credentials; Object Lock does not prevent moving it: locked versions "
+        "stay, but no longer count",
     )
 
 
@@ -661,7 +663,7 @@ def check_installed() -> None:
     try:
         from cryptography.hazmat.primitives import hpke  # noqa: F401, PLC0415
     except ImportError as error:
-        why = "cryptography, of version 50 or later, is not installed"
+        why = "cryptography 50 or later is not installed"
         raise ConfigurationError(
             "nothing can be encrypted or decrypted", why, with_extra("encryption")
         ) from error

@@ -379,7 +379,9 @@ class Catalog:
             read = f"the versions that were stored are read: {some(sorted(self.versions), 3)}"
             yield "earlier_versions", f"{text}; {read}"
         if self.untold:
-            text = "objects were deleted or overwritten, and nobody knows whether versions are left"
+            text = (
+                "objects were deleted or overwritten, and it is not known whether versions are left"
+            )
             yield "earlier_versions", f"{text}: {self.untold}"
 
     def narrowed(self, only_format: str) -> "Catalog":
@@ -601,7 +603,7 @@ def nothing_there(asked: TopicFilter, there: Collection[str], place: str) -> Inc
         )
     return IncompleteBackupError(
         f"there is no backup under {place}",
-        "no object there is named as one of a topic",
+        "no object there is named like one of a topic",
         "check the bucket or folder, and topics.dir; a new backup begins with kbackup sink",
     )
 
@@ -627,7 +629,7 @@ def check_partitions(asked: TopicFilter, there: Iterable[int], place: str) -> No
     if asked.partitions is not None and not any(map(asked.has, numbers)):
         raise IncompleteBackupError(
             f"no partition that was asked for is in the backup under {place}",
-            f"the highest is {max(numbers)}" if numbers else "it has none of such a topic",
+            f"the highest is {max(numbers)}" if numbers else "it has no partition of such a topic",
             "check partitions",
         )
 
@@ -637,7 +639,7 @@ def not_in_backup(topic: str, there: Collection[str], place: str) -> IncompleteB
     near = get_close_matches(topic, there, 1)
     return IncompleteBackupError(
         f"topic {topic} is not in the backup under {place}",
-        f"there are: {some(sorted(there), 10)}" if there else "there is nothing of it",
+        f"its topics: {some(sorted(there), 10)}" if there else "it has no topics",
         f"did you mean {near[0]}?" if near else "list them with kbackup restore list",
         topic=topic,
     )
@@ -671,13 +673,13 @@ class Frozen:
         classes = Counter(file.storage_class for file in waiting)
         kinds = " and ".join(f"{number} in {name}" for name, number in sorted(classes.items()))
         thawing = len(self.of("thawing"))
-        have = form(thawing, "has been requested and is", "have been requested and are")
-        asked = f"; {thawing} of them {have} on the way" if thawing else ""
+        are = form(thawing, "is", "are")
+        asked = f"; {thawing} of them {are} being retrieved" if thawing else ""
         return [
             RefusedError(
                 f"{counted(len(waiting), 'object')} of {topic} cannot be read now",
                 f"they are archived: {kinds}{asked}",
-                f"request them: kbackup restore thaw -t {topic}; restore when all can be read",
+                f"request them: kbackup restore thaw -t {topic}; restore once all can be read",
                 topic=target,
             )
         ]

@@ -342,7 +342,7 @@ class _Stream:
 def _conflict(bad: FileSet, good: FileSet, offset: int) -> CorruptObjectError:
     return CorruptObjectError(
         bad.id,
-        f"it holds another record at offset {offset} than {good.id}",
+        f"it holds a different record at offset {offset} than {good.id}",
         "find out which of them is wrong, and move it away",
         key=bad.id,
     )

@@ -56,7 +56,9 @@ def index_of(store: Store, files: FileSet, main: BackupFile) -> BlockIndex | Non
         return None
     if main.size in (index.size, store.stored_size(index.size) if isinstance(store, Seals) else 0):
         return index
-    _log.warning("%s is not used: it is of %d bytes, not %d", files.index, index.size, main.size)
+    _log.warning(
+        "%s is not used: it was made for %d bytes, not %d", files.index, index.size, main.size
+    )
     return None
 
 

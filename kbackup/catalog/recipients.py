@@ -79,7 +79,7 @@ class PublicKey:
             x25519.X25519PrivateKey.generate().exchange(found)  # with some points nobody can
         except (ValueError, TypeError, UnsupportedAlgorithm):
             raise ConfigurationError(
-                f"{shown!r} is no recipient",
+                f"{shown!r} is not a recipient",
                 "it is not the line between BEGIN and END of an X25519 public key",
                 _SHOW_PUBLIC,
             ) from None
@@ -112,15 +112,15 @@ class PrivateKey(PublicKey):
         from cryptography.hazmat.primitives import serialization as forms  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415
 
-        do = f"give a recipient's; openssl pkey -in {path} -out OTHER takes a passphrase away"
+        do = f"give a recipient's; openssl pkey -in {path} -out OTHER removes a passphrase"
         pem = _read(path, "this key")
         try:
             found = forms.load_pem_private_key(pem, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
-            why = "it is no PEM file of a key without passphrase"
-            raise ConfigurationError(f"{path} holds no key to be used", why, do) from None
+            why = "it is not a PEM file with a key without a passphrase"
+            raise ConfigurationError(f"{path} holds no usable key", why, do) from None
         if not isinstance(found, x25519.X25519PrivateKey):
-            raise ConfigurationError(f"{path} holds no key to be used", "it is not X25519", do)
+            raise ConfigurationError(f"{path} holds no usable key", "it is not an X25519 key", do)
         public = found.public_key().public_bytes(
             forms.Encoding.DER, forms.PublicFormat.SubjectPublicKeyInfo
         )
@@ -199,7 +199,7 @@ class KmsKey:
     def __post_init__(self) -> None:
         if not _KMS_NAME.fullmatch(self.name):
             raise ConfigurationError(
-                f"{self.name[:80]!r} is no key of KMS", "expected an ARN, or alias/NAME"
+                f"{self.name[:80]!r} is not a KMS key", "expected an ARN, or alias/NAME"
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -231,11 +231,11 @@ class KmsKey:
         except ClientError as error:
             code = error.response["Error"]["Code"]
             if code in _KMS_ANOTHER:
-                raise ValueError("it is wrapped under another key of KMS") from error
+                raise ValueError("it is wrapped under another KMS key") from error
             if code in _KMS_REFUSED:
                 do = "allow kms:Encrypt to sinks and kms:Decrypt to readers, or name another key"
                 raise NoKeyError(what, str(error), do) from error
-            raise StoreError(what, str(error), "run again") from error
+            raise StoreError(what, str(error), "run the command again") from error
         except BotoCoreError as error:
             raise StoreError(what, str(error), "check region, endpoint and network") from error
 
@@ -380,9 +380,11 @@ def _pem_bodies(path: Path) -> list[str]:
             lines.append(line)
     if is_in:
         why = f"block {len(bodies) + 1} has no END line"
-        raise ConfigurationError(f"{path} is cut", why, "write its public keys again, all of them")
+        raise ConfigurationError(
+            f"{path} is cut short", why, "write its public keys again, all of them"
+        )
     if not bodies:
-        do = "put public keys in PEM form into it, one after the other"
+        do = "put public keys into it as PEM blocks, one after the other"
         raise ConfigurationError(f"{path} names no recipient", "it holds no PEM block", do)
     return bodies
 
@@ -401,8 +403,8 @@ def read_own(path: Path) -> bytes | None:
     except ValueError:
         own = b""
     if len(own) != KEY_BYTES:
-        do = "put the file there that the backup's first run has made"
-        raise ConfigurationError(f"{path} holds no backup's own key", "it is not 64 hex digits", do)
+        do = "put the file there that the backup's first run made"
+        raise ConfigurationError(f"{path} holds no backup key", "it is not 64 hex digits", do)
     return own
 
 

@@ -146,8 +146,8 @@ class KeyKeeper:
         yield Warned(
             OLD_KEYS,
             "keys that it has unwrapped, and copies and older versions of _kbackup/keys/, still "
-            f"open {counted(len(of_data), 'data key')}: whoever is removed must not reach the "
-            "bucket either; sinks that run go on with theirs until they are started again",
+            f"open {counted(len(of_data), 'data key')}: revoke the removed recipient's access "
+            "to the bucket too; sinks that run keep using their data keys until they are restarted",
         )
 
     def rotate(self, name: str, new: Recipient) -> Iterator[Warned]:
@@ -157,7 +157,7 @@ class KeyKeeper:
         nobody else might open them, and gets no new one.
         """
         if name == new.name:
-            raise ConfigurationError(f"{name[:80]!r} cannot be put in its own place")
+            raise ConfigurationError(f"{name[:80]!r} cannot be replaced by itself")
         ring = self._unlocked()
         self._known([name])
         yield from self.add([new])
@@ -188,7 +188,7 @@ class KeyKeeper:
         for name in names:
             if name not in rows:  # a removal that was killed is done again
                 raise ConfigurationError(
-                    f"{name[:80]!r} is no recipient", "", "kbackup keys list shows them"
+                    f"{name[:80]!r} is not a recipient", "", "kbackup keys list shows them"
                 )
         return rows
 
@@ -232,9 +232,9 @@ def _opened(ring: Keyring, key_id: str) -> bytes | None:
 def _not_wrapped(number: int) -> Warned:
     return Warned(
         OLD_KEYS,
-        f"{counted(number, 'older data key')} could not be wrapped: no private key is here that "
-        "opens them, so the new recipient reads what is stored from now on; run it again with "
-        "encryption.identity.file",
+        f"{counted(number, 'older data key')} could not be wrapped: no private key was given that "
+        "opens them, so the new recipient can read only what is stored from now on; run the "
+        "command again with encryption.identity.file",
     )
 
 

@@ -590,8 +590,8 @@ def _check_sides(parameters: Mapping[str, Any], against: str | None, *, is_stric
         if against not in sides:
             raise ConfigurationError(
                 f"{name} has no effect here",
-                f"it is of --against {' or '.join(sides)}",
-                "add that, or leave it out",
+                f"it belongs to --against {' or '.join(sides)}",
+                f"add that, or leave out {name}",
             )
 
 
@@ -1028,8 +1028,8 @@ def _offset_of(text: str) -> "tuple[TopicPartition, int]":
     try:
         found = Place.parse(f"{place}:{offset}")
     except ValueError:
-        why, do = "it is no topic, partition and offset", "write it like orders:3@4711"
-        raise ConfigurationError(f"--where {text}", why, do) from None
+        why, do = "it is not a topic, a partition and an offset", "write it like orders:3@4711"
+        raise ConfigurationError(f"--where {text} cannot be used", why, do) from None
     return TopicPartition(found.topic, found.partition), found.offset
 
 
@@ -1067,7 +1067,7 @@ def _remaining(ended: "Ended", loaded: Loaded) -> "list[NextCommand]":
         ),
     ]
     if ended.facts.get("captured"):  # before the settings: it says whose unread records they delete
-        purpose = "let its consumer groups go on where they stood:"
+        purpose = "let its consumer groups continue where they were:"
         found.insert(1, (purpose, _line("groups", groups_command)))
     if ended.facts.get("access"):
         purpose = "let its users and applications in, as ACLs of the original did:"

@@ -194,7 +194,7 @@ def accept_command(ranges: tuple[str, ...], before: str | None, **parameters: An
         acceptance = Acceptance.parse(ranges, before)
         if not acceptance:
             raise ConfigurationError(
-                "nothing is named to be accepted",
+                "nothing was named to accept",
                 "neither offsets nor a time were given",
                 "write kbackup sink accept orders:0:4200-4299, or --before 2026-11-21",
             )
@@ -256,7 +256,7 @@ def expire_command(
         )
         if undo == (older_than is not None or max_bytes is not None):
             raise ConfigurationError(
-                "--undo stands alone" if undo else "nothing says what is to be removed",
+                "--undo cannot be combined" if undo else "nothing was named to remove",
                 "it takes back what other runs have marked" if undo else "",
                 "give --older-than or --max-bytes, or --undo",
             )
@@ -335,15 +335,10 @@ def _target(at: OpenedBackup, to: str, to_config: str | None) -> "StoreSettings"
     name = "" if place is None else to.removeprefix(place.url(""))
     is_server = to.startswith(("http://", "https://"))
     if "://" not in to or is_server or (place is not None and (not name or "/" in name)):
-        do = "the keys in the copy are those of the backup, so a folder of a bucket is none"
-        if is_server:
-            do = f"name its bucket, and give --to-config FILE with store.url={to}"
-        elif to.startswith("/"):
-            do = f"for a folder, write --to file://{to}"
         raise ConfigurationError(
-            f"--to {to!r} is no place for a copy",
+            f"--to {to!r} is not a place for a copy",
             "expected s3://BUCKET, file:///FOLDER, az://ACCOUNT/CONTAINER or gs://BUCKET",
-            do,
+            _instead_of(to),
         )
     given = {"store_url": to} if place is None else {place.attribute: name}
     source = at.place
@@ -374,8 +369,8 @@ def _target(at: OpenedBackup, to: str, to_config: str | None) -> "StoreSettings"
         folder = loaded.settings.topics_dir
         if "topics.dir" in loaded.origins and folder != at.session.settings.topics_dir:
             raise ConfigurationError(
-                f"{to_config} has topics.dir={folder}", "a copy has the keys of its backup",
-                "remove it",
+                f"{to_config} has topics.dir={folder}",
+                "a copy has the same object keys as its backup", "remove it",
             )  # fmt: skip
     stored = {one.name for one in PROPERTIES if "sink" in one.commands}  # not how a copy is read
     options = {name: value for name, value in found.options.items() if name in stored}
@@ -385,11 +380,22 @@ def _target(at: OpenedBackup, to: str, to_config: str | None) -> "StoreSettings"
             raise ConfigurationError(f"--to {to} is where the backup is", do="name another place")
         if any(_holds(at.layout, *both) for both in (places, places[::-1])):
             raise ConfigurationError(
-                f"--to {to} and the backup lie one within the other",
-                "objects of the inner one would be foreign objects of the outer one",
-                "name a place beside it",
+                f"--to {to} and the backup overlap",
+                "the outer one would take the inner one's objects for foreign ones",
+                "name a place outside it",
             )
     return StoreSettings(found.url, found.endpoint_url, options)
+
+
+def _instead_of(to: str) -> str:
+    """Return what to write where *to* is not a place for a copy."""
+    if to.startswith(("http://", "https://")):
+        return f"name its bucket, and give --to-config FILE with store.url={to}"
+    if to.startswith("/"):
+        return f"for a folder, write --to file://{to}"
+    if to[:1].isalnum() and "://" not in to:
+        return f"for a bucket, write --to s3://{to.partition('/')[0]}"
+    return "name the bucket alone: a copy's objects have the same keys as the backup's"
 
 
 def _holds(layout: "Layout", outer: str, inner: str) -> bool:

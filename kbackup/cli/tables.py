@@ -441,7 +441,7 @@ def topics_count(partitions: Sequence["StoredPartition"]) -> str:
         f"{size(sum(row.bytes for row in partitions))}"
     )
     if any(None in (row.first, row.last, row.records, row.newest) for row in partitions):
-        text += ".  ? = not known: open objects (--deep), or build the ledger (sink reindex)"
+        text += ".  ? = not known: open objects (--deep), or rebuild the ledger (sink reindex)"
     return text
 
 

@@ -303,7 +303,7 @@ _NEEDS: Final = (
     _Need(
         "flush.size",
         lambda given: "flush.size" in given,  # if it is empty, it is no number
-        "set it: the number of records after which a file is cut (format.class chooses the "
+        "set it: the number of records after which a file is closed (format.class chooses the "
         "connectors' layout, which has no default)",
         SINK,
     ),

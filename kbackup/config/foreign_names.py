@@ -110,7 +110,7 @@ _HEADERS: Final = RefusedProperty(
     "header.converter",
     lambda text: text.rpartition(".")[2] not in ("", "StringConverter"),
     "files of headers hold the values' text as it is, as with StringConverter; "
-    "SimpleHeaderConverter parses the text and writes it anew, 1.50 as 1.5 and 007 as 7, others "
+    "SimpleHeaderConverter parses the text and writes it changed, 1.50 as 1.5 and 007 as 7, others "
     "write base64 or JSON",
     "set it to org.apache.kafka.connect.storage.StringConverter, or store.kafka.headers=false",
     SINK,
@@ -478,7 +478,7 @@ def _jaas(text: str) -> Iterator[tuple[str, str]]:
         raise ConfigurationError(
             "sasl.jaas.config",
             "it has no username and password",
-            "or set sasl.username, sasl.password",
+            "add them, or set sasl.username and sasl.password",
         )
     yield "sasl.username", options["username"]
     yield "sasl.password", options["password"]

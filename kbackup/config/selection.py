@@ -274,7 +274,12 @@ class NamedPlugins:
         elif traits.stores_batches:
             self._not_of_batches()
         elif traits.reads_only:
-            self._refuse("unsupported", "format.class", "it is only read", "leave out format.class")
+            self._refuse(
+                "unsupported",
+                "format.class",
+                "it can be read, but not written",
+                "leave out format.class",
+            )
         self.without_effect += [name for name in self.given if name.startswith(_OF_VALUES)]
 
     def _not_of_batches(self) -> None:
@@ -293,7 +298,7 @@ class NamedPlugins:
         is_only_read = form is not None and form.traits.reads_only
         if self.writes and is_only_read and not form.traits.stores_batches:
             do = f"choose {that_hold(View.VALUE)}"
-            self._refuse("unsupported", "format.class", "it is only read", do)
+            self._refuse("unsupported", "format.class", "it can be read, but not written", do)
         elif form is None or (is_only_read and not self.writes):
             pass  # whatever reads it knows what it holds
         elif View.VALUE not in form.traits.views and (self.writes or is_connector):

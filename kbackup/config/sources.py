@@ -122,13 +122,13 @@ class AwsSecrets:
             pairs = None
         if not isinstance(pairs, dict):  # what it is must not be quoted
             raise ConfigurationError(
-                reference, f"secret {name} is no JSON object", "store its keys and values"
+                reference, f"secret {name} is not a JSON object", "store its keys and values"
             )
         if pairs.get(key) is None:
             raise ConfigurationError(reference, f"secret {name} has no {key}")
         found = pairs[key]
         if isinstance(found, dict | list):
-            raise ConfigurationError(reference, f"{key} of secret {name} is no text")
+            raise ConfigurationError(reference, f"{key} of secret {name} is not text")
         return found if isinstance(found, str) else json.dumps(found)
 
     def of_parameters(self, reference: str, alias: str, text: str) -> str:

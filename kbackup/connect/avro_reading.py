@@ -248,7 +248,7 @@ def _base64(text: str) -> str:
     try:
         return base64.b64encode(text.encode("latin-1")).decode()
     except UnicodeEncodeError:
-        raise ValueError(f"the default {text!r} is no bytes in Avro") from None
+        raise ValueError(f"the default {text!r} is not bytes in Avro") from None
 
 
 _SYNC: Final = bytes(16)

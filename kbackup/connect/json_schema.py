@@ -232,7 +232,7 @@ class _JsonSchemaReading:
             case "integer" | "number" as kind:
                 assumed = "int64" if kind == "integer" else "float64"
                 if (given or assumed) not in CONNECT_TYPES:
-                    raise ValueError(f"connect.type is {shown(given)}, which is no number's")
+                    raise ValueError(f"connect.type is {shown(given)}, which is not a number's")
                 return ConnectSchema(CONNECT_TYPES[given or assumed])
             case kind:
                 raise ValueError(f"a schema of type {shown(kind)} has no column")
@@ -286,7 +286,7 @@ class _JsonSchemaReading:
         for part in parts:
             if isinstance(part, dict) and (_type_of(part) or part.keys() & _COMPOSED):
                 return self.schema(part, document, optional=optional)
-        raise ValueError("of allOf nothing says a type")
+        raise ValueError("no part of allOf gives a type")
 
     def _gather(
         self,

@@ -416,7 +416,7 @@ def reader(found: Any, schema: ConnectSchema, style: ProtobufStyle) -> Callable[
         try:
             return read(parse(body))
         except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ValueError(str(error) or "it is cut short, or no message at all") from None
+            raise ValueError(str(error) or "it is cut short, or not a message at all") from None
 
     return of_bytes
 
@@ -534,7 +534,8 @@ def _time(value: Any) -> int:
     is_time = 0 <= value.hours < 24 and 0 <= value.minutes < 60 and 0 <= value.seconds < 60
     if not is_time or not 0 <= value.nanos < 10**9:
         raise ValueError(
-            f"{value.hours}:{value.minutes}:{value.seconds} and {value.nanos} ns is no time of day"
+            f"{value.hours}:{value.minutes}:{value.seconds} and {value.nanos} ns "
+            "is not a time of day"
         )
     seconds: int = (value.hours * 60 + value.minutes) * 60 + value.seconds
     return seconds * 1000 + int(value.nanos) // 1_000_000

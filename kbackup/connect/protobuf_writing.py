@@ -143,7 +143,7 @@ class _Planning:
         self, name: str, schema: ConnectSchema, numbers: Iterator[int], used: set[int]
     ) -> Field:
         if _NAME.fullmatch(name) is None:
-            raise ValueError(f"{name!r} is no name of a field in Protobuf")
+            raise ValueError(f"{name!r} is not the name of a field in Protobuf")
         if schema.type is Type.STRUCT and (schema.name or "").startswith(UNION):
             chosen = tuple(
                 replace(self._field(inner, each, numbers, used), label="")

@@ -252,7 +252,7 @@ def of_arrow(kind: pa.DataType, *, optional: bool = True) -> ConnectSchema:
     if pa.types.is_list(kind):
         value = of_arrow(kind.value_type, optional=kind.value_field.nullable)
         return ConnectSchema(Type.ARRAY, optional, value=value)
-    raise ValueError(f"{kind} is no type of Kafka Connect's")
+    raise ValueError(f"{kind} is not a type of Kafka Connect's")
 
 
 @lru_cache(1000)

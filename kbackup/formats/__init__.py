@@ -355,7 +355,8 @@ class OnlyRead(FileFormat):
     ) -> Writer:
         """Refuse, with a ``ConfigurationError``."""
         raise ConfigurationError(
-            f"the {self.name} format is only read", do="leave out format.class for full records"
+            f"the {self.name} format can be read, but not written",
+            do="leave out format.class for full records",
         )
 
 
@@ -440,7 +441,7 @@ def corrupt(what: str, why: str) -> CorruptObjectError:
 def too_large(what: str, why: str) -> CorruptObjectError:
     """Return the error of a file that holds *what*, such as "the log holds a record"."""
     do = "if records are this large, raise --max-record-bytes"
-    return CorruptObjectError(f"{what} that is too large, or is altered", why, do)
+    return CorruptObjectError(f"{what} that is too large, or was altered", why, do)
 
 
 @contextmanager

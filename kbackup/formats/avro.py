@@ -123,7 +123,7 @@ def _fields(schema: Mapping[str, Any], named: _Named, namespace: str) -> list[tu
     for one in schema["fields"]:
         name, kind = one["name"], _of_avro(one["type"], named, inner)
         if not isinstance(name, str):
-            raise TypeError("a name of a field is no text")
+            raise TypeError("a field's name is not text")
         fields.append((name, kind))
         size += len(name) + len(kind)
         if size > _TEXT_MOST:
@@ -566,8 +566,8 @@ class AvroWriter:
         if datums.null_count:
             raise ConfigurationError(
                 f"{self._column}s do not match their schema",
-                "something in one is null and must not be, is not a symbol of its enum, or has "
-                "not the size of its fixed type",
+                "something in one is null and must not be, is not a symbol of its enum, or does "
+                "not have the size of its fixed type",
                 "correct the transform that changes them, or " + choose(self._view, "json"),
             )
         blocks.write(datums)

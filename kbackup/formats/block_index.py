@@ -76,7 +76,7 @@ class BlockIndex:
                 for each in chunks
             )
         except (ValueError, KeyError, TypeError) as error:
-            raise _corrupt(f"it is no index: {error}") from None
+            raise _corrupt(f"it is not an index: {error}") from None
         start, offset = 0, first_offset
         for block in blocks:
             if (block.byte_offset, block.first_record_offset) != (start, offset):
@@ -89,7 +89,7 @@ class BlockIndex:
 
 def _number(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
-        raise ValueError(f"{value!r} is no number of bytes, records or offsets")
+        raise ValueError(f"{value!r} is not a number of bytes, records or offsets")
     return value
 
 

@@ -216,7 +216,7 @@ def _index_bytes(file: BinaryIO) -> tuple[bytes, int]:
     head, body = file.read(_INDEX.size), file.read(body_bytes)
     crc, _ = _END.unpack_from(body, body_bytes - _END.size)
     if _INDEX.unpack(head) != (_INDEX_MAGIC, body_bytes) or crc32c(body[: -_END.size]) != crc:
-        raise ValueError("its CRC32C is another one")
+        raise ValueError("its CRC32C does not match")
     return body, start
 
 
@@ -229,7 +229,7 @@ def _framed(file: BinaryIO, frames: list[_Frame], most: int) -> Iterator[bytes |
         file.seek(frame.position)
         data = file.read(frame.length)
         if crc32c(data) != frame.crc:
-            raise _corrupt(f"{where} is altered: its CRC32C is another one")
+            raise _corrupt(f"{where} is altered: its CRC32C does not match")
         stream: Any = pa.CompressedInputStream(pa.BufferReader(data), "zstd")
         first = True
         try:

@@ -171,7 +171,7 @@ def _ended(lines: Sequence[str]) -> str:
 def _unreadable(table: Table, engine: str) -> ConfigurationError:
     return ConfigurationError(
         f"{engine} cannot read the files of {table.name}",
-        f"files of the {table.format} format have no reader there",
+        f"it has no reader for files of the {table.format} format",
         "query the backup with kbackup restore query",
     )
 
@@ -184,7 +184,7 @@ def _refuse_others(table: Table, engine: str) -> None:
         raise ConfigurationError(
             f"{engine} would read other objects as rows of {table.name}",
             f"{others} are in the same folders, and it reads every object there",
-            "take --engine spark, which can leave them out, or back up full records",
+            "use --engine spark, which can leave them out, or back up full records",
         )
 
 
@@ -193,8 +193,8 @@ def _refuse_foreign_folders(table: Table, engine: str) -> None:
         if not level.is_hive:
             raise ConfigurationError(
                 f"{engine} does not find the folders {level.path}",
-                f"it wants folders called {level.column.name}=VALUE",
-                "take --engine athena, or query the backup with kbackup restore query",
+                f"it expects folders called {level.column.name}=VALUE",
+                "use --engine athena, or query the backup with kbackup restore query",
             )
 
 
@@ -281,7 +281,7 @@ def _table(settings: Settings, store: Store, found: Catalog, topic: str, name: s
         raise RefusedError(
             f"{topic} is encrypted",
             "no engine that reads the objects itself can decrypt them",
-            "ask kbackup: kbackup restore query",
+            "query the backup with kbackup restore query",
             key=newest.key,
         )
     layout = wiring.layout(settings)
@@ -291,7 +291,7 @@ def _table(settings: Settings, store: Store, found: Catalog, topic: str, name: s
         names = layout.names_glob(topic, newest.extension)
         if names is None:
             raise ConfigurationError(
-                f"no table can be of {topic} alone",
+                f"no table can hold {topic} alone",
                 "object.name.template puts the topic into a folder, and a table's files are chosen "
                 "by their names",
                 "query the backup with kbackup restore query",

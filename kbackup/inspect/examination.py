@@ -244,17 +244,15 @@ def kafka_checks(
         yield failed("kafka", name, error)
         return
     why = "Kafka does not report its time"
-    yield Check(
-        "kafka", "clock", "warn", f"not checkable: {why}", "compare: date -u, on both hosts"
-    )
+    yield Check("kafka", "clock", "warn", f"not checkable: {why}", "compare date -u on both hosts")
 
 
 def _client(settings: Settings) -> Check:
     if wiring.stores_batches(settings):
         wiring.check_batches(settings)
-        return Check("kafka", "client", "ok", "batches pass as brokers have them")
+        return Check("kafka", "client", "ok", "batches pass as brokers store them")
     if is_sink(settings) and wiring.kafka_settings(settings).reads_batches:
-        return Check("kafka", "client", "ok", "records are unpacked of batches, in the C library")
+        return Check("kafka", "client", "ok", "records are unpacked from batches, in the C library")
     way = wiring.kafka_way(settings)
     if way.is_native:
         return Check("kafka", "client", "ok", "records pass in columns, through the C library")
@@ -285,7 +283,7 @@ def _topics(settings: Settings, available: Collection[str], topics: Collection[s
         text = f"no topic matches {', '.join(settings.asked.words)}"
         do = "correct topics.regex" + (" or topics.exclude" if settings.topics_exclude else "")
         return Check("kafka", "topics", "warn", text, do)
-    text = f"{some(names)} there" if _is_chosen(settings) else f"{len(names)} found; none was named"
+    text = f"{some(names)} found" if _is_chosen(settings) else f"{len(names)} found; none was named"
     return Check("kafka", "topics", "ok", text)
 
 
@@ -302,7 +300,7 @@ def _permissions(settings: Settings, names: Sequence[str], group: str) -> Check:
     if "READ" not in permissions.of_group(group):
         denied.append(f"group {group}")
     if denied:
-        do = "allow this principal READ and DESCRIBE there"
+        do = "allow this principal READ and DESCRIBE on each (kafka-acls)"
         text = f"READ is denied on {some(denied)}"
         return Check("kafka", "permissions", "fail", text, do, KafkaError.code)
     if unset:
@@ -315,8 +313,8 @@ def consumer_groups(listed: GroupList) -> Check:
     """Return whether a sink can capture where all consumer groups stand."""
     name, found = "consumer groups", counted(len(listed.groups), "group")
     if listed.is_complete:
-        return Check("kafka", name, "ok", f"{found} in the cluster, all of them to be seen")
-    text = f"{found} to be seen, maybe not all: DESCRIBE is denied on the cluster"
+        return Check("kafka", name, "ok", f"{found} in the cluster, all of them visible")
+    text = f"{found} visible, maybe not all: DESCRIBE is denied on the cluster"
     return Check("kafka", name, "warn", text, "allow DESCRIBE on the cluster, or set groups=none")
 
 
@@ -343,7 +341,10 @@ def dead_letters(topic: str, cluster: Cluster, permissions: Permissions) -> Chec
     if topic not in cluster.topics([topic]):
         return Check("kafka", name, "ok", f"{topic} missing, or hidden; a run creates it")
     if "WRITE" not in permissions.of_topics([topic])[topic]:
-        text, do = f"WRITE is denied on {topic}", "allow this principal WRITE and DESCRIBE there"
+        text, do = (
+            f"WRITE is denied on {topic}",
+            "allow this principal WRITE and DESCRIBE on it (kafka-acls)",
+        )
         return Check("kafka", name, "fail", text, do, KafkaError.code)
     return Check("kafka", name, "ok", f"may write to {topic}")
 
@@ -497,10 +498,12 @@ def _probe(store: Store, settings: Settings, layout: Layout) -> tuple[list[Check
 
 def _conditions(missing: tuple[str, ...]) -> Check:
     if not missing:
-        text = "an object is stored or replaced only if no other run was faster"
+        text = "an object is stored or replaced only if no other run got there first"
         return Check("store", "conditional writes", "ok", text)
-    text = f"the server ignores {', '.join(missing)}: when two runs meet, one may replace more "
-    text += "records with fewer"
+    text = (
+        f"the server ignores {', '.join(missing)}: when two runs meet, an object may be replaced "
+    )
+    text += "by one with fewer records"
     do = "do not use --no-lock, and make sure that no other tool writes to this topics.dir"
     return Check("store", "conditional writes", "warn", text, do)
 
@@ -542,8 +545,8 @@ def _facts(facts: BucketFacts, layout: Layout) -> Iterator[Check]:
         yield untold("object lock", "object_lock")
     elif facts.lock_days and not facts.object_lock:
         text = f"objects are to be locked for {counted(facts.lock_days, 'day')}, and the bucket "
-        text += "has no Object Lock: it takes none of them"
-        do = "use a bucket that was made with Object Lock, or give no lock"
+        text += "has no Object Lock: it would refuse them"
+        do = "use a bucket with Object Lock, or leave out s3.object.lock.*"
         yield Check("store", "object lock", "fail", text, do)
     else:
         yield Check("store", "object lock", "ok", facts.object_lock or "off")
@@ -564,7 +567,7 @@ def _lifecycle(facts: BucketFacts, layout: Layout) -> Iterator[Check]:
         yield Check("store", "lifecycle", "ok", text)
     else:
         text = "what a killed run leaves of an unfinished upload is kept, and billed, for ever"
-        do = "add a rule AbortIncompleteMultipartUpload of 7 days"
+        do = "add a lifecycle rule: AbortIncompleteMultipartUpload after 7 days"
         yield Check("store", "lifecycle", "warn", text, do)
     ours = [one for one in rules if keys.startswith(one.prefix) or one.prefix.startswith(keys)]
     yield from _versions(facts, ours)
@@ -574,7 +577,7 @@ def _lifecycle(facts: BucketFacts, layout: Layout) -> Iterator[Check]:
             text += f"after {counted(rule.expire_days, 'day')}: a restore will find them missing"
             if rule.expire_days < facts.lock_days:
                 text += f", though their lock lasts {counted(facts.lock_days, 'day')}"
-            yield Check("store", "expiration", "warn", text, "leave the backup out of the rule")
+            yield Check("store", "expiration", "warn", text, "exclude the backup from the rule")
 
 
 def _versions(facts: BucketFacts, ours: Sequence[LifecycleRule]) -> Iterator[Check]:

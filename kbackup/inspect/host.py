@@ -43,7 +43,9 @@ def losses(settings: Settings) -> Iterator[Check]:
         yield Check("configuration", separator, "warn", text, do)
     if settings.behavior_on_null_values == "ignore":
         text = "tombstones are left out, so a restore brings deleted keys back"
-        yield Check("configuration", "behavior.on.null.values", "warn", text, "--view record")
+        yield Check(
+            "configuration", "behavior.on.null.values", "warn", text, "choose --view record"
+        )
     text = "the connectors' layout keeps no timestamps, and offsets of first records only"
     yield Check("configuration", "view", "warn", text, "--view record keeps full records")
 
@@ -94,7 +96,7 @@ def package() -> Check | None:
         stranger = metadata("kbackup")
     except PackageNotFoundError:
         return None
-    text = f"kbackup {stranger['Version']} is installed, and is another project's"
+    text = f"kbackup {stranger['Version']} is installed, and belongs to another project"
     do = "pip uninstall kbackup, then install this one again: pip install --force-reinstall"
     return Check("configuration", "package", "fail", text, do, ConfigurationError.code)
 

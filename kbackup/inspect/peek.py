@@ -331,7 +331,9 @@ def peek(
     if left < count or count == 0:
         return
     if key is not None or window.has_times:
-        asked = " and ".join(["that key"] * (key is not None) + ["such a time"] * window.has_times)
+        asked = " and ".join(
+            ["that key"] * (key is not None) + ["such a timestamp"] * window.has_times
+        )
         why = f"no record there has {asked}"
         if window.has_times and has_untimed:
             why = "objects of values alone store no timestamps"
@@ -388,7 +390,7 @@ def _chosen(
         kind = "no object" if narrow is None else f"no {narrow} object"
         raise IncompleteBackupError(
             f"{of} has {kind} in the backup under {backup}",
-            f"there are some of partition {some([*map(str, numbers)])}" if numbers else "",
+            f"there are some in partition {some([*map(str, numbers)])}" if numbers else "",
             f"see what there is: kbackup restore list {place.topic}",
             topic=place.topic,
         )

@@ -311,7 +311,7 @@ def mentioned(sql: str, topics: Iterable[str]) -> list[str]:
                 raise ConfigurationError(
                     f"the query does not make clear which topic {word} is",
                     f"there are {' and '.join(names)}",
-                    "write the name with its capitals",
+                    "write the name in its own upper and lower case",
                 )
             found += meant
     if not found:

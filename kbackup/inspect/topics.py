@@ -362,7 +362,7 @@ def _foreign(found: Catalog) -> Iterator[Warned]:
         yield Warned("foreign_object", why, place={"key": key})
     unnamed = found.foreign_count - len(found.foreign)
     if unnamed:
-        text = f"{counted(unnamed, 'more object')} {form(unnamed, 'is', 'are')} not ours"
+        text = f"{counted(unnamed, 'more object')} {form(unnamed, 'is', 'are')} not this backup's"
         yield Warned("foreign_object", text)
 
 
@@ -415,7 +415,7 @@ def thaw(
     """
     if not isinstance(store, Archive):
         raise ConfigurationError(
-            "this store thaws no objects", do="only S3 does; use the cloud's own tools"
+            "this store cannot thaw objects", do="only S3 can; use the cloud's own tools"
         )
     found = list_as_stored(store, layout, options, known, asked, only_format)
     chosen = listing.chosen(asked, found.topics(), layout.place)

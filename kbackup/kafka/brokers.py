@@ -491,7 +491,7 @@ class Brokers:
             raise TopicChangedError(
                 f"{where.topic} is not the topic that was there before",
                 "it was deleted and created again meanwhile",
-                "look at the topic before running again",
+                "check the topic before running again",
                 **where.place,
             )
         return leader

@@ -448,7 +448,7 @@ class KafkaCluster(Administrator):
         left = [name for name in wanted if name not in failed]
         there = _settled(lambda: self.topics(left), lambda there: not there)
         return failed | {
-            name: KafkaError(f"deleting topic {name}", "it is there still") for name in there
+            name: KafkaError(f"deleting topic {name}", "it is still there") for name in there
         }
 
     def delete_groups(self, names: Collection[str]) -> dict[str, KafkaError]:
@@ -614,7 +614,7 @@ def check_properties(settings: KafkaSettings, *, is_here: bool = True) -> None:
             raise ConfigurationError(
                 "the Kafka client does not accept its properties",
                 reason.str() if hasattr(reason, "str") else str(reason),
-                f"correct what that is about, or {prefix}.*; given are {given}",
+                f"correct the property that this names, or {prefix}.*; given are {given}",
             ) from error
         if hasattr(made, "close"):
             made.close()

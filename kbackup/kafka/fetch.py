@@ -274,8 +274,8 @@ class _SpanReading:
         if found.why is Why.OLD_MAGIC:
             raise _OldFormatError(
                 f"{self.where} offset {found.offset}: these records cannot be copied by batches",
-                "they are of a message format before version 2",
-                "leave out the format: full records are stored as Parquet then",
+                "their message format is older than version 2",
+                "leave out format.class: full records are stored as Parquet then",
                 **self.where.place,
             )
         try:

@@ -54,7 +54,7 @@ def region(servers: str) -> str:
     if not found:
         raise ConfigurationError(
             "the region of the MSK cluster is not known",
-            f"the broker's name does not say it: {servers}",
+            f"the broker's name does not contain it: {servers}",
             "set AWS_REGION to the cluster's region",
         )
     return str(found)

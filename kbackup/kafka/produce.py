@@ -227,7 +227,9 @@ class BatchProducer(GroupWriter):
                 self._answered()
             self._end(commits=False)
         except (KbackupError, LostError, NoAccessError, _SaidNoError) as error:
-            _log.warning("aborting on %s: %s; the next writer does", self._target, error)
+            _log.warning(
+                "aborting the transaction on %s: %s; the next writer aborts it", self._target, error
+            )
 
     def close(self) -> None:
         """Leave the cluster; what was not committed is dropped."""

@@ -67,8 +67,7 @@ def not_utf8(where: TopicPartition, offset: int) -> BadRecordError:
     return BadRecordError(
         f"{where} offset {offset}",
         "the name of a header is not UTF-8",
-        "repair what writes such records, or have a sink of columns leave them out: "
-        "errors.tolerance=all",
+        "fix the producer, or let the sink leave such records out: errors.tolerance=all",
         **where.place,
         offset=offset,
     )
@@ -531,7 +530,7 @@ def cut_back(where: TopicPartition, end: int, span: Span) -> TopicChangedError:
     return TopicChangedError(
         f"{where} ends at offset {end}, before the end offset {span.end_offset} seen at the start",
         "the log was cut back, or the topic was recreated",
-        "look at the topic before running again",
+        "check the topic before running again",
     )
 
 

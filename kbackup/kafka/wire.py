@@ -386,7 +386,9 @@ class BrokerConnection:
         """Wait for the answer to the first request without one, of at most so many bytes."""
         size = int.from_bytes(self._received(4), "big", signed=True)
         if not 4 <= size <= most:
-            raise LostError(f"{self._place}: an answer of {size} bytes; this is no Kafka, or TLS")
+            raise LostError(
+                f"{self._place}: an answer of {size} bytes; this is not Kafka, or it is TLS"
+            )
         data = self._received(size)
         if int.from_bytes(memoryview(data)[:4], "big") != self._awaited.popleft():
             raise LostError(f"{self._place}: the answer to another request")
@@ -411,7 +413,7 @@ class BrokerConnection:
     def _learn_versions(self, apis: Collection[Api]) -> None:
         answer = self.ask(Api.API_VERSIONS, self.request(Api.API_VERSIONS))
         if (code := answer.number("h")) != 0:
-            raise NoAccessError(f"{self._place}: it does not tell its versions: error {code}")
+            raise NoAccessError(f"{self._place}: it does not report its versions: error {code}")
         theirs = {}
         for _ in answer.count():
             api, lowest, highest = answer.numbers("hhh")
@@ -455,7 +457,7 @@ def _wrapped(plain: socket.socket, tls: ssl.SSLContext, host: str, place: str) -
     except ssl.SSLCertVerificationError as error:
         raise NoAccessError(f"{place}: {error.verify_message}") from None
     except ssl.SSLEOFError:  # also a proxy's way to say that the broker behind it is away
-        raise LostError(f"{place}: the broker closed the connection; this may be no TLS") from None
+        raise LostError(f"{place}: the broker closed the connection; this may not be TLS") from None
     except ssl.SSLError as error:
         raise NoAccessError(f"{place}: {error.reason or error}") from None
     except OSError as error:
@@ -528,4 +530,4 @@ def scram(
     answer = yield f"{final},p={base64.b64encode(proof).decode()}".encode()
     server = hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest)
     if not hmac.compare_digest(answer.split(b",")[0], b"v=" + base64.b64encode(server)):
-        raise NoAccessError("the broker does not know the password: it may be another one")
+        raise NoAccessError("the broker does not know the password: it may be an impostor")

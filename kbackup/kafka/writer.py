@@ -710,7 +710,7 @@ class KafkaWriter(GroupWriter):
                 self._in_transaction = False  # the client cannot abort it; the next writer does
                 raise BrokenOffError(
                     f"{self._target}: {what}: no answer for {_COMMIT_S + _OVERDUE_S:.0f} s",
-                    self._complaints.last or "the broker that keeps the positions is gone",
+                    self._complaints.last or "the coordinator of the transaction does not answer",
                     "check the brokers; the same command continues from the committed position",
                 ) from error
             except FAILURES as error:
@@ -738,7 +738,11 @@ class KafkaWriter(GroupWriter):
                 self._producer.purge()
                 self._producer.abort_transaction(_ABORT_S)
             except FAILURES as error:  # the next writer's constructor aborts it
-                _log.warning("aborting on %s: %s", self._target, unwrapped(error).args[0].str())
+                _log.warning(
+                    "aborting the transaction on %s: %s",
+                    self._target,
+                    unwrapped(error).args[0].str(),
+                )
 
     def close(self) -> None:
         """Leave the cluster; what was not committed is dropped."""

@@ -420,7 +420,9 @@ def _check_literals(literals: tuple[str, ...]) -> None:
     for at, text in enumerate(literals[1:-1], 1):
         if not text or text[0].isdigit() or text[-1].isdigit():
             between = "nothing" if not text else repr(text)
-            raise ValueError(f"{between} stands between two fields, so their ends cannot be told")
+            raise ValueError(
+                f"{between} stands between two fields, so it is not clear where each ends"
+            )
         if at == len(literals) - 2 and text[-1].isalnum():
             raise ValueError(f"{text!r} before {{offset}} ends with a letter")
 

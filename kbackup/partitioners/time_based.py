@@ -65,12 +65,12 @@ PATH_FORMAT: Final = text(
     is_required=True,
     check=_below,
     suspicions=(
-        Suspicion(_swaps_month, "mm is minutes, and no hour is before it", "MM?"),
-        Suspicion(_has("DD"), "DD is the day of the year", "dd?"),
+        Suspicion(_swaps_month, "mm is minutes, and no hour is before it", "did you mean MM?"),
+        Suspicion(_has("DD"), "DD is the day of the year", "did you mean dd?"),
         Suspicion(
             _has("(?=.*Y)(?=.*w)"),
             "YYYY is the calendar year; the year that weeks belong to is xxxx",
-            "xxxx?",
+            "did you mean xxxx?",
         ),
         Suspicion(
             _is_open,

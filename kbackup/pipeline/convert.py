@@ -415,7 +415,7 @@ NO_AFFIX: Final = Affix()
 TIME: Final = "time"
 """Column of times, which a partitioner sees beside `fields.DECODED` and ``records.SCHEMA``."""
 _UNUSABLE: Final = (
-    f"its directory has more than {DIRECTORY_BYTES_MAX} bytes, is empty, or is no valid path",
+    f"its directory has more than {DIRECTORY_BYTES_MAX} bytes, is empty, or is not a valid path",
     "choose directories with other names, or correct the record",
 )
 

@@ -94,7 +94,7 @@ class Envelope:
             return None
         if self.encoding == "base64":
             if not isinstance(value, str):
-                raise ValueError("it is not base64, but no text at all")
+                raise ValueError("it is not text, so it cannot be base64")
             return base64.b64decode(value, validate=True)
         if isinstance(value, str) and self.encoding == "text":
             return value.encode()

@@ -305,8 +305,8 @@ def grown(facts: Facts, batch: pa.RecordBatch) -> Facts:
 def unreadable(where: TopicPartition, error: BatchError) -> BadRecordError:
     """Return the error of a batch that its producer has written in another way than it says."""
     return BadRecordError(
-        f"{where}: {error}", "its producer has written it so",
-        "repair the producer, or leave out the format: full records are stored as Parquet then"
+        f"{where}: {error}", "its producer wrote it like that",
+        "fix the producer, or leave out format.class: full records are stored as Parquet then"
         + (", and errors.tolerance=all leaves such records out" if error.is_name else ""),
         **where.place, offset=error.offset,
     )  # fmt: skip

@@ -114,8 +114,10 @@ def read_passwords(path: Path) -> dict[str, bytes]:
         name = "" if divided is None else _ESCAPED.sub(r"\1", divided[1])
         if divided is None or name in found:
             why = r"it is not user:password (a colon in a name is \:)"
-            why = why if divided is None else "the user is there twice"
-            raise ConfigurationError(f"--passwords {path}: line {number} is no password", why)
+            why = why if divided is None else "the user is listed twice"
+            raise ConfigurationError(
+                f"--passwords {path}: line {number} is not a user and a password", why
+            )
         found[name] = divided[2].encode()
     return found
 
@@ -201,7 +203,7 @@ class AccessRun:
         if there is None:
             raise RefusedError(
                 "the target keeps no ACLs",
-                "it has no authoriser (authorizer.class.name)",
+                "it has no authorizer (authorizer.class.name)",
                 "set one, or add the users alone: --users",
             )
         topics = {one.name for one in bundle.acls or () if one.resource_type == "TOPIC"}
@@ -241,7 +243,7 @@ class AccessRun:
                 is_same = iterations == user.iterations
                 action, note = "there", "" if is_same else f"with {iterations} iterations"
             elif there is None:
-                note = "the target keeps no SCRAM users: add it by the service's own means"
+                note = "the target keeps no SCRAM users: add it with the service's own tools"
             elif user.name not in passwords:
                 note = "no password: give --passwords"
             else:
@@ -268,8 +270,10 @@ class AccessRun:
         named = (each.acl for each in acls if _FIRST in each.note)
         first = sorted({f"{acl.resource_type.lower()} {acl.name}" for acl in named})
         if first and (here is None or _is_open(here)):
-            text = f"{some(first)}: with {_EVERYBODY} all may use what has no ACL; its first one "
-            yield warn("first_acl", text + "shuts out whom it does not name")
+            text = (
+                f"{some(first)}: with {_EVERYBODY}, everybody may use what has no ACLs; the first "
+            )
+            yield warn("first_acl", text + "one shuts out everybody it does not name")
         captured = {user.name for user in bundle.users or ()}
         if options.users and (strangers := sorted(passwords.keys() - captured)):
             yield warn("unknown_user", f"not in the capture, and not added: {some(strangers)}")
@@ -327,14 +331,14 @@ class _Judge:
             return "there", ""
         if "UNKNOWN" in (acl.resource_type, acl.operation, acl.pattern):
             self.leave_out(acl, source)
-            return "left", "Kafka's client has no word for it: add it by hand (kafka-acls)"
+            return "left", "Kafka's client cannot express it: add it by hand (kafka-acls)"
         if acl.pattern != "LITERAL":
             self.leave_out(acl, source)
-            return "left", "no renaming follows a prefix: add it by hand (kafka-acls)"
+            return "left", "a prefixed ACL cannot follow --rename: add it by hand (kafka-acls)"
         if acl.permission == "ALLOW" and any(
             _limits(deny, source) and not self._has(deny, acl) for deny in self._denied
         ):
-            return "left", "one that denies and is left out limits it: add that first, then this"
+            return "left", "a DENY that is left out limits it: add that first, then this"
         notes = [*self._doubts(acl)]
         if not any(_covers(one, acl) for one in self._there):
             notes.insert(0, _FIRST)
@@ -351,7 +355,7 @@ class _Judge:
             yield f"is {acl.host} a host of this cluster's clients?"
         kind, _, name = acl.principal.partition(":")
         if kind != "User":
-            yield f"{kind} is no principal of Kafka's own: it needs the source's principal.builder"
+            yield f"{kind} is not a type of Kafka's own: it needs the source's principal.builder"
         elif "=" in name and not self._is_mapped_alike:
             yield f"{_MAPPING} differs here"
         elif self._has_users and name in self._captured - self._known:

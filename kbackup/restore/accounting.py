@@ -55,7 +55,7 @@ class SkipList:
             self._file = self._path.open("a", buffering=1, encoding="utf-8")
         except OSError as error:
             raise ConfigurationError(
-                f"the list of what is skipped, {self._path}, cannot be written",
+                f"skipped file {self._path} cannot be written",
                 error.strerror or str(error),
                 "give --skipped-file a path in a folder that exists and can be written",
             ) from error
@@ -90,7 +90,7 @@ class SkipList:
 
     def _lost(self, error: OSError) -> KbackupError:
         return KbackupError(
-            f"the list of what was skipped, {self._path}, is not complete",
+            f"skipped file {self._path} is not complete",
             error.strerror or str(error),
             "free space; to get the whole list, restore into a new topic",
         )
@@ -344,8 +344,8 @@ class Written:
             return None
         return EndNotSeenError(
             f"{self.target}: the records of this run could not be seen",
-            f"its log is said to end at {self.end}; what the cluster has acknowledged makes "
-            f"that {self.least} at least",
+            f"its log is reported to end at {self.end}, but what the cluster has acknowledged "
+            f"reaches at least {self.least}",
             "check the brokers, and the topic's leaders; what was acknowledged is there once "
             "they agree",
             **self.target.place,
@@ -365,7 +365,7 @@ class Written:
             why = "another producer's open transaction hides what follows it"
             do = "stop that producer; consumers then see the records, which are committed"
         return AuditError(
-            f"{self.target} shows {errors.counted(counted, 'record')} of this run's {self.records}",
+            f"{self.target} shows {errors.counted(counted, 'record')}; {self.records} were written",
             why,
             do,
             **self.target.place,

@@ -187,7 +187,7 @@ def _placed(
         if not len(offsets):
             return
     raise DiffersError(
-        f"{of.target} was given another number of records than the backup holds",
+        f"{of.target} got a different number of records than the backup holds",
         "the backup has changed since it was restored",
         "verify the backup: kbackup restore verify --deep", **of.target.place,
     )  # fmt: skip
@@ -221,7 +221,7 @@ def verify_against_target(
     if not planned:
         topics = restored.inventory.topics()
         raise RefusedError(
-            f"nothing of {some(topics)} is chosen", "no topic has such a partition",
+            f"no partition of {some(topics)} is chosen", "no topic has such a partition",
             "correct --partitions",
         )  # fmt: skip
     _note_ids(restored, [each.row.where for each in planned], summary)
@@ -279,7 +279,8 @@ def _planned(
         if not rows and gone and gone[-1].last + 1 >= reached:
             return ComparisonPlan(replace(row, expired=sum(one.records for one in gone)))
         if not _says_what_is_gone(rows, gone, deleted):
-            why = f"the target has deleted what is before offset {deleted}, and no row says what"
+            why = f"the target has deleted what is before offset {deleted}, "
+            why += "and no translation row says what"
             return unclear(why)
         first, expired = rows[0].first, max(0, deleted - rows[0].target_first)
         row = replace(row, expired=sum(one.records for one in gone))
@@ -289,7 +290,7 @@ def _planned(
         count = None if first or of.is_compacted else _records(restored, of, since, window)
         if count is None:
             why = f"{counted(len(since), 'object')} that it had read, removed on purpose since, and"
-            return unclear(f"the backup lacks {why} nothing says what the target has of them")
+            return unclear(f"the backup lacks {why} what the target has of them is not known")
         first = of.sets[0].begin
         passed = [one for one in rows if one.last < first]
         rows, removed = rows[len(passed) :], count - sum(one.records for one in passed)
@@ -309,10 +310,14 @@ def _why_unclear(of: RestoredPartition) -> str | None:
     """Return why nothing says which records of the target are whose; None if something does."""
     is_at_end = of.end is not None and of.position.cursor.reached >= of.end
     if any(not files.is_whole for files in of.sets) and not is_at_end:
-        why = "the restore goes on" if of.end is not None else "nothing says where they end"
+        why = (
+            "the restore is still running"
+            if of.end is not None
+            else "it is not known where they end"
+        )
         return f"its values have no offsets, and {why}"
     if of.is_compacted and not (of.rows and all(one.is_contiguous for one in of.rows)):
-        return "the target is compacted, and no row says what it held"
+        return "the target is compacted, and no translation row says what it held"
     return None
 
 

@@ -233,7 +233,7 @@ def _retention(copy: TopicCopy, now_ms: int) -> Iterator[KbackupError]:
         yield RetentionError(
             f"{copy.target} would delete restored records at once",
             f"its retention.ms is {retention}, the oldest record is {age} ms old",
-            "set retention.ms=-1 on the topic until the restore has been looked at",
+            "set retention.ms=-1 on the topic until the restore has been checked",
             topic=copy.target,
         )
 
@@ -249,7 +249,7 @@ def too_large(copy: TopicCopy, stored_bytes: int) -> Iterator[KbackupError]:
         yield RetentionError(
             f"{copy.target} would delete restored records",
             f"its retention.bytes is {limit}, and the objects of one partition have {stored_bytes}",
-            "set retention.bytes=-1 on the topic until the restore has been looked at",
+            "set retention.bytes=-1 on the topic until the restore has been checked",
             topic=copy.target,
         )
 
@@ -260,7 +260,7 @@ def _compaction(copy: TopicCopy) -> Iterator[KbackupError]:
             f"{copy.target} would delete restored records",
             "its cleanup.policy is compact, and that of the topic that was backed up is not known "
             "to be: only the newest record of each key would stay",
-            "leave cleanup.policy=delete until the restore has been looked at",
+            "leave cleanup.policy=delete until the restore has been checked",
             topic=copy.target,
         )
 
@@ -435,7 +435,7 @@ def unconvertible(
                 why += ": they keep no schemas"
             errors.append(ConfigurationError(f"{what} cannot be read: {some(keys, 3)}", why, do))
         else:
-            text = f"{what} that {name}={given} cannot read: the one that they name is used, "
+            text = f"{what} that {name}={given} cannot read: the converter that they name is used, "
             text += f"else {name}={own}, {form}'s own"
             warnings.append(("own_converter", text))
     return warnings, errors
@@ -481,7 +481,7 @@ def written_otherwise(
                 if CONVERTER in others and registers(own[CONVERTER], key):
                     text += f"{own[CONVERTER]} needs a registry, so {given} reads such objects"
                 else:
-                    text += "objects that say so are read as written"
+                    text += "such objects are read as they were written"
                 warnings.append(("own_converter", text))
     return warnings
 
@@ -517,8 +517,8 @@ def splittable(heads: Heads, where: TopicPartition, sets: Sequence[FileSet]) -> 
                 return [
                     RefusedError(
                         f"{where}: {file.key} may hold {what} that contain the separator",
-                        "another tool wrote it, and nothing says how many records it has",
-                        f"--yes-split-on-newline, if none of the {what} contains it",
+                        "another tool wrote it, and it is not known how many records it has",
+                        f"give --yes-split-on-newline if none of the {what} contains it",
                         topic=where.topic,
                     )
                 ]

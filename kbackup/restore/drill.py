@@ -156,8 +156,8 @@ def _unfit(plan: RestorePlan, settings: Settings) -> Iterator[KbackupError]:
     """Yield why a drill may not begin: it would leave something, or write to others' topics."""
     for topic in plan.topics:
         if topic.action != "create":
-            name, why = topic.copy.target, "somebody else has made it"
-            yield RefusedError(f"there is a topic {name} already", why, "run the drill again")
+            name, why = topic.copy.target, "something else created it"
+            yield RefusedError(f"topic {name} already exists", why, "run the drill again")
     given = {settings.key_converter, settings.value_converter} - {None}
     sets = (files for unit in plan.units() for files in unit.sets)
     if any(converters.registers(str(name)) for name in given) and any(
@@ -174,7 +174,7 @@ def _undeletable(what: str) -> KafkaError:
 
 
 def _nameless(name: str) -> KafkaError:
-    why = "the cluster does not say its id, by which the drill would delete it"
+    why = "the cluster does not report its topic id, by which the drill would delete it"
     return KafkaError(f"topic {name} cannot be used", why, "check the brokers")
 
 

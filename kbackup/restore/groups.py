@@ -92,7 +92,7 @@ class GroupsOptions:
         if lacking:
             raise RefusedError(
                 f"no capture has {', '.join(lacking)}",
-                "the groups of these topics that a sink has captured are others, or none",
+                "the groups that a sink has captured in these topics are others, or none",
                 "see which: kbackup restore list --consumer-groups",
             )
         return found
@@ -116,7 +116,7 @@ class GroupsOptions:
             elif name == own:
                 why = "the restore keeps its own positions there"
             else:
-                why = "" if name else "a group has a name"
+                why = "" if name else "its new name is empty"
             if why:
                 do = "give a name that holds the old one: --rename-groups 'dr_$0'"
                 raise RefusedError(f"group {group} cannot be called '{name}'", why, do)
@@ -244,7 +244,7 @@ class GroupsRun:
                     yield from self._set_before(applied)
                 applied.store(self._store, self._layout)
                 if options.id is None:
-                    _log.warning("--undo %s sets back what this run sets, even if killed", name)
+                    _log.warning("--undo %s undoes what this run sets, even if it is killed", name)
                 self._apply(clients, planned, applied)
 
     def _set_before(self, applied: "GroupsSet") -> Iterator[Warned]:
@@ -253,7 +253,7 @@ class GroupsRun:
             names = [group for group, now in applied.before.items() if one.holds(group, now)]
             if names and one.cluster_id == applied.cluster_id:
                 text = f"{some(names)}: set by an earlier run: after --undo {applied.id}, --undo "
-                yield self._summary.warn("groups_set_before", f"{text}{one.id} sets that back")
+                yield self._summary.warn("groups_set_before", f"{text}{one.id} undoes that too")
 
     def _kept_s(self) -> int | None:
         """Return for how long the target keeps the offsets of a group without members."""
@@ -392,8 +392,8 @@ class GroupsRun:
         if moved:
             self._summary.fail(
                 RefusedError(
-                    f"group {group} does not stand where it was set, in {moved[0]}",
-                    "a consumer has begun to commit meanwhile",
+                    f"group {group} is no longer where it was set, in {moved[0]}",
+                    "a consumer has committed meanwhile",
                     "stop its consumers, and run the command again",
                 )
             )
@@ -409,8 +409,8 @@ class GroupsRun:
             self._summary.facts["groups"] = []
         if applied.cluster_id not in ("", cluster.cluster_id):
             raise RefusedError(
-                f"run {name} has set no groups here",
-                f"it has set those of cluster {applied.cluster_id}",
+                f"run {name} set no groups in this cluster",
+                f"it set groups in cluster {applied.cluster_id}",
                 "give that cluster: -k HOST:PORT",
             )
         refused = [*_live(cluster, applied.after)]
@@ -461,7 +461,7 @@ def set_whole(clients: Groups, group: str, offsets: Offsets, before: Offsets) ->
             own = [at for at, wanted in offsets.items() if now.get(at) == wanted]
             _set_back(clients, group, before, now, own)
         except KbackupError:
-            stands, do = "part of it may be set", "set it back, without consumers: --undo"
+            stands, do = "part of it may be set", "stop its consumers, and set it back: --undo"
         raise RefusedError(error.what, f"{error.why}: {stands}", do) from error
 
 
@@ -543,8 +543,8 @@ def _live(cluster: Cluster, groups: Collection[str]) -> Iterator[KbackupError]:
             yield RefusedError(
                 f"group {group} has {counted(len(members), 'live member')}",
                 f"{', '.join(members[:3])}: what it commits next would undo this",
-                "stop its consumers, and run the command again; a static member is one until its "
-                "session ends",
+                "stop its consumers, and run the command again; a static member counts until its "
+                "session times out",
             )
 
 
@@ -619,14 +619,16 @@ class GroupsSet:
         `ConfigurationError`: there is none of that name.  `CorruptObjectError`: it cannot be read.
         """
         if not name.isalnum():
-            raise ConfigurationError(f"--undo {name}", "it is no id", "give the id that was shown")
+            raise ConfigurationError(
+                f"--undo {name}", "it is not an id", "give the id that was shown"
+            )
         key = _key(layout, name)
         try:
             with store.open(key) as file:
                 body = file.read()
         except ObjectNotFoundError as error:
             raise ConfigurationError(
-                f"no run has set groups as {name}", f"there is no {key}",
+                f"there is no run {name} that set groups", f"there is no {key}",
                 "give the id that kbackup restore groups has shown",
             ) from error  # fmt: skip
 

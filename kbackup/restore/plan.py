@@ -235,7 +235,7 @@ class Planner:
             raise ConfigurationError(
                 f"no topic of the backup has the partitions {','.join(map(str, sorted(lacking)))}",
                 f"{some(names)}: the highest is {most}",
-                "correct --partitions; what is there, kbackup restore list shows",
+                "correct --partitions; kbackup restore list shows what there is",
                 property="partitions",
             )
 

@@ -242,8 +242,9 @@ class Restored:
         if self._log_ends.get(at, -1) >= self._written.get(at, 0):
             raise RefusedError(
                 f"{at}: not all that was restored can be read",
-                f"a transaction is open since offset {self.spans[at].end_offset}",
-                "run the command again once it has ended; kafka-transactions.sh find-hanging",
+                f"a transaction has been open since offset {self.spans[at].end_offset}",
+                "run the command again once it has ended; if it stays open, see "
+        "kafka-transactions.sh find-hanging",
                 **at.place,
             )  # fmt: skip
         ends = [None if (facts := inventory.facts(files)) is None else facts.last_offset + 1

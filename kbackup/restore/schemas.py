@@ -116,7 +116,7 @@ def _check_plan(
 def _two_meanings(use: SchemaUse, keys: Iterable[str]) -> RefusedError:
     return RefusedError(
         f"{use} names several schemas in this backup",
-        f"the source's registry was set up anew and assigned the id again: {', '.join(keys)}",
+        f"the source's registry was set up again and reassigned the id: {', '.join(keys)}",
         "restore without --schema-registry-url, or move away the schema objects that do not "
         "belong to the records to be restored",
     )

@@ -319,7 +319,7 @@ def _check(of: RestoredPartition, offset: int) -> None:
     """Refuse an offset that the restore has not come to, and records without offsets."""
     check_reached(of, offset)
     if any(not files.is_whole for files in of.sets):
-        why = "its objects hold values without offsets, which nothing tells for certain"
+        why = "its objects hold values without offsets, so none is certain"
         raise _inexact(of, offset, why)
     if any(one.last >= two.first for one, two in pairwise(of.rows)):
         raise _inexact(of, offset, "two restores have written the same offsets of the backup")
@@ -330,7 +330,7 @@ def check_reached(of: RestoredPartition, offset: int) -> None:
     reached = of.position.cursor.reached
     if offset > reached and (of.end is None or of.end > reached):
         raise NotReachedError(
-            f"{of.source}: the restore has not come to offset {offset} yet",
+            f"{of.source}: the restore has not reached offset {offset} yet",
             f"it has restored what is before {reached}",
             "run the restore again, to its end, then this command",
             **of.source.place,
@@ -476,7 +476,7 @@ class GroupView:
         stood = TopicIdentity(row.cluster_id or "", row.topic_id or "")
         if of is not None and stood.conflicts(of.position.source.identity):
             raise RefusedError(
-                f"{row.where}: group {row.group} stood in another topic of this name",
+                f"{row.where}: group {row.group} had its offset in another topic of this name",
                 "the topic was deleted and created again between the backup and the capture",
                 "run the sink again, then restore, then this command",
                 **row.where.place,
@@ -538,7 +538,7 @@ class GroupView:
     def _moment(self, of: RestoredPartition, offset: int) -> int | None:
         """Return the time to go by; None: all was read."""
         if not self._restored.has_times(of.target.topic):
-            why = f"{of.target.topic} keeps the times of its writing: message.timestamp.type"
+            why = f"{of.target.topic} keeps the time of each append: message.timestamp.type"
             raise _timeless(of, offset, why)
         return self._translator.moment(of, offset)
 

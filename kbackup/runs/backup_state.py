@@ -38,6 +38,7 @@ from kbackup.errors import (
     RefusedError,
     StoreError,
     counted,
+    form,
     some,
 )
 from kbackup.formats import FormatOptions
@@ -184,7 +185,7 @@ def read_if_allowed(
     except StoreError as error:
         if not error.is_denied:
             raise
-        why = f"{error}: objects that are missing are not noticed, empty topics not known"
+        why = f"{error}: missing objects go unnoticed, and empty topics are not known"
         return BackupState(damage=(unreadable(layout.records_prefix(), why, error.do),))
 
 
@@ -301,7 +302,7 @@ def as_of(
         raise IncompleteBackupError(
             f"nothing of {some(later)} had been backed up by {shown_ms(moment_ms)}",
             f"the first object was stored at {shown_ms(min(times))}" if times else why,
-            "choose a later time; what there is now, kbackup restore list shows",
+            "choose a later time; kbackup restore list shows what there is now",
             topic=later[0],
         )
     return replace(found, sets=sets), replace(then, later=later)
@@ -474,11 +475,11 @@ def _stored_by(file: BackupFile) -> float:
 def _untold(where: TopicPartition, doubtful: Sequence[FileSet], moment_ms: int) -> RefusedError:
     number = len(doubtful)
     return RefusedError(
-        f"nothing tells what of {where} had been stored by {shown_ms(moment_ms)}",
-        f"the ledger has no first time of {counted(number, 'object')}: "
-        f"{some([files.id for files in doubtful], 3)}",
-        "choose a later time, or go by the records' own with --to-time; where no object was copied "
-        "or stored again, kbackup sink reindex takes the times that the store gives",
+        f"it is not known what of {where} had been stored by {shown_ms(moment_ms)}",
+        f"the ledger does not say when {counted(number, 'object')} "
+        f"{form(number, 'was', 'were')} first stored: {some([files.id for files in doubtful], 3)}",
+        "choose a later time, or go by the records' own times with --to-time; where no object was "
+        "copied or stored again, kbackup sink reindex takes the times that the store gives",
         **where.place,
     )
 

@@ -590,7 +590,7 @@ def check_settings(topics: Iterable[str], configs: Mapping[str, object]) -> None
     if lacking := sorted({*topics} - configs.keys()):
         raise KafkaError(
             f"the settings of {some(lacking)} cannot be read",
-            "so nothing says whether compaction may have removed records",
+            "so it is not known whether compaction may have removed records",
             "allow DESCRIBE_CONFIGS on the topics (kafka-acls)",
             topic=lacking[0],
         )
@@ -645,7 +645,7 @@ def _entered(row: PartitionCompared, summary: Summary) -> PartitionCompared:
         error = DiffersError(
             f"{where} does not hold what the backup holds",
             f"{row.result.partition(': ')[2]}; the first is offset {named}: {first.what}",
-            f"find what else writes to {where.topic}" if first.offset is None
+            f"find out what else writes to {where.topic}" if first.offset is None
             else f"compare it with the backup's: kbackup restore cat {of_backup} -c 1",
             **where.place, offset=at,
         )  # fmt: skip

@@ -421,8 +421,8 @@ class RunContext:
                 raise NoKeyError(
                     "the backup is encrypted, and this run has no keys",
                     "it would store what anybody can read, or could read nothing",
-                    "set encryption.identity.file, or what the sinks have; encryption.mixed=true "
-                    "lets a sink store without",
+                    "set encryption.identity.file, or encryption.* as other sinks have it; "
+                    "encryption.mixed=true lets a sink store without",
                 )
         elif not is_sink:
             encryption.require_readable()

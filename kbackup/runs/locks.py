@@ -230,7 +230,7 @@ def store_clock(store: Store, key: str) -> datetime:
     finally:
         store.delete(key)
     if head is None:
-        raise StoreError(f"{key} is missing", "it was written just before", "run again")
+        raise StoreError(f"{key} is missing", "it was written just before", "run the command again")
     return head.modified
 
 
@@ -427,7 +427,7 @@ class RunLock:
             raise LockedError(
                 "a restore is reading this backup",
                 f"{live[0]} has the lock {live[0].key}",
-                "wait until it ends; --no-lock goes on beside it",
+                "wait until it ends, or run beside it with --no-lock",
             )
 
     def _write(self, topics: Collection[str], *, claims: bool) -> None:
@@ -583,14 +583,14 @@ def all_locked(left: Mapping[str, Holder]) -> TopicsLockedError:
     return TopicsLockedError(
         "other runs back up all topics that this one was asked for",
         f"{others}: {some(sorted(left))}",
-        "let one configuration name each topic; or wait until they end: --lock-timeout 10m does so",
+        "name each topic in one configuration only; or wait until they end: --lock-timeout 10m",
     )
 
 
 def left_to_others(left: Mapping[str, Holder]) -> str:
     """Return a sentence about topics that other runs work on."""
     others = ", ".join(sorted({str(holder) for holder in left.values()}))
-    return f"{some(sorted(left))}: left to {others}, which works on the same topics_dir"
+    return f"{some(sorted(left))}: left to {others}, at work on the same topics.dir"
 
 
 def _hash(text: str) -> str:

@@ -539,7 +539,7 @@ class Exporter(Collector):
                 try:
                     self._look()
                 except KbackupError as error:
-                    _log.info("the bucket could not be looked at for metrics: %s", error)
+                    _log.info("the bucket could not be read for metrics: %s", error)
 
 
 class _Renewed(Collector):

@@ -264,7 +264,7 @@ def _refuse_several(groups: Mapping[str, str], targets: Collection[str]) -> None
     if len(targets) > 1:
         raise ConfigurationError(
             f"restores into {len(targets)} clusters were found: {'; '.join(sorted(targets))}",
-            "they keep their positions in groups of one name",
+            "they keep their positions in consumer groups of the same name",
             "give the --config of one of them, with its bootstrap.servers",
         )
 

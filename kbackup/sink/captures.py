@@ -148,8 +148,8 @@ class GroupCaptures:
             if known[name].state == NOT_DESCRIBED and positions == {}
         )  # fmt: skip
         said = (
-            f"{some(bare)}: not captured: without offsets, as share groups are, and those of "
-            "Kafka Streams that have committed nothing"
+            f"{some(bare)}: not captured, as they have no offsets: share groups, or Kafka Streams "
+            "groups that have committed nothing"
         )
         self._frame.remark(WITHOUT_OFFSETS, *([(WITHOUT_OFFSETS, said)] if bare else []))
         return _CaptureTaken(now_ms, steady_s, known, is_complete, offsets, topics, ends)

@@ -265,9 +265,9 @@ class CopyRun:
             return
         if there:
             raise RefusedError(
-                "another backup is there",
+                "the target holds another backup",
                 f"its id is {there}, and that of this one is {own or 'not written'}",
-                "copy to another bucket",
+                "copy to another bucket or folder",
             )
         identity.check_apart(self._target, self._layout)
         self._check_room()
@@ -280,10 +280,10 @@ class CopyRun:
         theirs = listing.list_backup(target, layout, self._options).keys
         if theirs and (others := theirs - listing.list_backup(source, layout, self._options).keys):
             raise RefusedError(
-                "objects of something else are there",
+                "the target holds objects of something else",
                 f"{counted(len(others), 'object')} that this backup does not have, such as "
                 f"{min(others)}: they would be taken for its own",
-                "copy to another bucket",
+                "copy to another bucket or folder",
             )
 
     def _look(self) -> _Seen:

@@ -286,8 +286,9 @@ class ExpireRun:
         for where, every in found.items():
             if unknown := of_unknown_age(every, len(marks.get(where, ()))):
                 number = object_count(unknown)
-                text = f"{where}: {counted(number, 'object')} {form(number, 'stays', 'stay')}, and "
-                text += "what is behind: nothing says how old its records are, or where they end: "
+                text = f"{where}: {counted(number, 'object')} {form(number, 'stays', 'stay')}, as "
+                text += "does what follows: it is not known how old the records are, or where they "
+                text += "end: "
                 text += some([files.id for files in unknown], 3)
                 self._leave(number, text, **where.place)
         self._check_compacted({where.topic for where in marks}, said)
@@ -334,9 +335,9 @@ class ExpireRun:
         if names:
             raise RefusedError(
                 f"{some(names)}: nothing is removed",
-                "Kafka compacts it, or did, or no sink has looked: the last value of a key may be "
-                "its oldest record",
-                "choose other topics: -t; --compacted removes them all the same",
+                "it is or was compacted, or no sink has looked: the last value of a key may be its "
+                "oldest record",
+                "choose other topics: -t; --compacted removes them anyway",
                 topic=names[0],
             )
 

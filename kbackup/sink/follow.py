@@ -120,7 +120,7 @@ def changed(where: TopicPartition, position: int, look: Look, before: Look) -> K
         return TopicChangedError(
             f"{where} ends at offset {ends[-1]}, but was backed up to {position}",
             "its log was cut back",
-            "what is stored stays as it is; look at the topic before running again",
+            "what is stored stays as it is; check the topic before running again",
             **where.place,
         )
     return None

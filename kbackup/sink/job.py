@@ -100,7 +100,7 @@ def recreated(topic: str, stored_as: str | None = None) -> TopicChangedError:
     do = "back it up to another topics.dir; the existing backup stays as it is"
     if stored_as not in (None, topic):
         return TopicChangedError(
-            f"{topic} is not the topic whose backup {stored_as} is",
+            f"{topic} is not the topic that was backed up as {stored_as}",
             "transforms give it the name of another backup, or the topic was deleted and created "
             "again, or this is another cluster",
             f"{do}; or give it another name",

@@ -239,7 +239,7 @@ def _check_unread(store: Seals, file: ClosedFile, there: Facts | None) -> None:
         ):
             return
     raise RefusedError(
-        f"{file.key} already exists, and whether these records are in it is not known",
+        f"{file.key} already exists, and it is not known whether these records are in it",
         "it is encrypted for others, and its offsets, its count and its digest are not these",
         "run once with encryption.identity.file, so that they can be compared",
         key=file.key,
@@ -352,10 +352,11 @@ def _check_room(store: Store, file: ClosedFile) -> None:
 
 def _cut_too_short(file: ClosedFile, who: str) -> RefusedError:
     return RefusedError(
-        f"{file.key}, written by {who}, holds more records than this cut of {file.facts.records}",
+        f"{file.key}, written by {who}, holds more records than this "
+        f"rotation's {file.facts.records}",
         "the rest of them would be stored again in the next objects, and a restore could not tell: "
         "rows of values do not store their offsets",
-        "set flush.size, and rotation by bytes or time, so high that one cut holds the object",
+        "set flush.size, and rotation by bytes or time, so high that one file holds them all",
         key=file.key,
     )
 
@@ -489,10 +490,10 @@ def read_pointer(store: Store, layout: DatedLayout, where: TopicPartition) -> in
         with store.open(index_key) as body:
             BlockIndex.from_bytes(body.read(), parts.start_offset)
     except (ObjectKeyError, ObjectNotFoundError, CorruptObjectError) as error:
-        _log.warning("%s leads nowhere: %s", key, error)
+        _log.warning("%s points nowhere: %s", key, error)
         return None
     if (parts.topic, parts.partition) != (where.topic, where.partition):
-        _log.warning("%s leads to another partition: %s", key, index_key)
+        _log.warning("%s points to another partition: %s", key, index_key)
         return None
     return parts.start_offset
 

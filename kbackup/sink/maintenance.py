@@ -220,7 +220,7 @@ def _check_object(store: Store, key: str, lacking: tuple[str, str]) -> None:
         if facts is not None and sha256_of(body) != facts.sha256:
             raise CorruptObjectError(
                 key,
-                "its bytes do not match its sha256, and a repair replaces no object",
+                "its bytes do not match its sha256, and a repair never replaces an object",
                 "move it away, then run this again",
             )
 
@@ -250,9 +250,9 @@ class _RepairPlanner:
         # a sink that enters objects enters their topic too; a row that was built anew names none
         if ledger.objects and all(one == UNKNOWN for one in told):
             raise RefusedError(
-                f"{name}: nothing says any more which topic was backed up",
-                "what the ledger said of it is lost, and so are the objects that would: this could "
-                "be another topic of its name",
+                f"{name}: it is no longer known which topic was backed up",
+                "what the ledger said of it is lost, and so are the objects that could tell: this "
+                "could be another topic of its name",
                 "put the ledger's files back from a copy of the bucket",
                 topic=name,
             )
@@ -260,13 +260,13 @@ class _RepairPlanner:
         if any(row.key in ledger.marked for row in rows):
             raise RefusedError(
                 f"{where}: the object that begins at offset {place.offset} is not written again",
-                "kbackup sink expire has removed it on purpose",
+                "kbackup sink expire removed it on purpose",
                 "kbackup sink expire --undo takes that back, as long as the object is there",
                 **where.place,
             )
         span = _span(rows) or self._span_by_names(found, ledger, stored, place.offset)
         if span is None:
-            why = "nothing says where it ended" if rows else "no object is known to begin there"
+            why = "it is not known where it ended" if rows else "no object is known to begin there"
             raise _not_possible(where, place.offset, why)
         log = self.cluster.spans([where])[where]
         if log.start_offset > span.start_offset or log.end_offset < span.end_offset:
@@ -420,7 +420,7 @@ def prune(
     """
     if not isinstance(store, Uploads):
         raise ConfigurationError(
-            "this store lists no unfinished uploads",
+            "this store cannot list unfinished uploads",
             do="only S3 does; in Google's, let a lifecycle rule abort them; others clean up",
         )
     limit = now - timedelta(seconds=older_than_s)

@@ -226,7 +226,7 @@ class Rejects:
         if self.letters is not None:
             raise BadRecordError(
                 error.what, "it cannot be sent to the dead letter topic either",
-                "repair what writes such records, or run once without a dead letter topic",
+                "fix what writes such records, or run once without a dead letter topic",
                 **error.place,
             )  # fmt: skip
         self._report([bad])

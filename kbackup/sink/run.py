@@ -464,7 +464,7 @@ def _gone(where: TopicPartition) -> KbackupError:
     return TopicChangedError(
         f"{where} no longer exists",
         "its topic was deleted, or recreated with fewer partitions",
-        "what is stored stays as it is; look at the topic before running again",
+        "what is stored stays as it is; check the topic before running again",
         **where.place,
     )
 

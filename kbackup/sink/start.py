@@ -25,8 +25,8 @@ from kbackup.runs.report import HeldUp
 from kbackup.stores import Store
 
 _DO: Final = (
-    "set the group's offset to the end of a cut, such as {end}, to continue there; or move the "
-    "objects away, to store their records again"
+    "set the group's offset to the end of a rotation, such as {end}, to continue there; or move "
+    "the objects away, to store their records again"
 )
 
 
@@ -159,9 +159,9 @@ def outside(where: TopicPartition, cuts: Sequence[StoredCut], offset: int, log_s
     if cut.is_whole:
         return cut.end
     raise RefusedError(
-        f"{where}: the log begins at {log_start}, in the middle of a cut of values, {cut.start} to "
-        f"{cut.end - 1}, and some objects of that cut are missing",
-        "storing the rest of the cut would duplicate records of the objects that exist: value "
+        f"{where}: the log begins at {log_start}, in the middle of a rotation of values, "
+        f"{cut.start} to {cut.end - 1}, and some objects of that rotation are missing",
+        "storing the rest of it would duplicate records of the objects that exist: value "
         "objects do not store offsets",
         "move the objects that begin at one of these offsets out of topics.dir, and keep them: the "
         "next run stores again what the log still has of their records",
@@ -221,8 +221,8 @@ class StoredAgain:
 
     def _refused(self, cut: StoredCut, how: str) -> RefusedError:
         return RefusedError(
-            f"{self.where}: the group was set back, and the stored value objects of offsets "
-            f"{cut.start} to {cut.end - 1} {how}",
+            f"{self.where}: the group's offset was set back, and the stored value objects of "
+            f"offsets {cut.start} to {cut.end - 1} {how}",
             "the configuration has changed, or compaction has removed records since; value objects "
             "do not store offsets, so a restore would deliver these records twice",
             _DO.format(end=cut.end),
@@ -243,12 +243,12 @@ def _misplaced(where: TopicPartition, offset: int, cut: StoredCut) -> RefusedErr
 
 def _untold(where: TopicPartition, offset: int, end: int) -> RefusedError:
     return RefusedError(
-        f"{where}: the group was set back to {offset}, before objects of values of another tool "
-        "that are in the bucket",
+        f"{where}: the group's offset was set back to {offset}, before value objects of another "
+        "tool that are in the bucket",
         "they are in several directories and do not say where they end, so nothing can keep their "
         "rows from being stored twice",
         f"set the group's offset to the end of what that tool stored, {end} or later; to store "
-        "these records anew, move the objects away first",
+        "these records again, move the objects away first",
         **where.place,
     )
 
@@ -269,8 +269,8 @@ def _unlike(where: TopicPartition, offset: int) -> RefusedError:
 def _in_two_layouts(where: TopicPartition, key: str) -> RefusedError:
     """Return the error of a topic whose objects would be named in two ways: *key* is an earlier."""
     return RefusedError(
-        f"{where}: the backup holds {key}, which is not of the layout that is configured",
-        "a restore reads one layout at a time, so it would bring back a part of the topic",
+        f"{where}: the backup holds {key}, which is not in the configured layout",
+        "a restore reads one layout at a time, so it would bring back only a part of the topic",
         "set format.class, file.delim and object.name.template as they were, or choose another "
         "topics.dir",
         **where.place,
@@ -498,7 +498,7 @@ def _records(store: Store, options: FormatOptions, key: str, parts: ObjectKey) -
         raise CorruptObjectError(
             f"{key}, the newest object",
             error.what if not error.why else f"{error.what}: {error.why}",
-            "delete it and the next run stores its records again, as long as the log has them",
+            "move it away: the next run stores its records again, if the log still has them",
             key=key,
         ) from error
 
@@ -611,7 +611,7 @@ def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
     offset = outside(where, seen.again, start.offset, seen.log.start_offset)
     if offset == start.offset:
         return start
-    text = f"{where}: offset {start.offset} is in the middle of a cut of values"
+    text = f"{where}: offset {start.offset} is in the middle of a rotation of values"
     if offset < start.offset:
         text += f": writing again what begins at {offset}, under the same names"
     else:
@@ -694,8 +694,8 @@ def _astray(where: TopicPartition, seen: Evidence) -> Warnings:
     if not seen.is_astray:
         return ()
     text = (
-        f"{where}: its last_chunk_index does not name the newest object in the bucket: it decides "
-        "nothing here, and is set right with the next object"
+        f"{where}: its last_chunk_index does not name the newest object in the bucket: it is "
+        "ignored here, and corrected with the next object"
     )
     return (("pointer_astray", text),)
 
@@ -741,7 +741,7 @@ def _wanted_by_bucket(where: TopicPartition, seen: Evidence) -> tuple[int | None
     """The same where the group has no offset."""
     if seen.stored_to is not None:
         text = (
-            f"{where}: the group has no offset (they expire), the bucket ends at "
+            f"{where}: the group has no offset (offsets expire), the bucket ends at "
             f"{seen.stored_to}: continuing there"
         )
         return seen.stored_to, (("offset_missing", text),)

@@ -349,7 +349,9 @@ class Placing:
 def _sealed(file: ClosedFile, head: ObjectHead | None) -> tuple[Facts, str | None]:
     facts = None if head is None else Facts.from_metadata(head.metadata)
     if head is None or facts is None:
-        raise StoreError(f"{file.key} was stored", "it has disappeared since", "run again")
+        raise StoreError(
+            f"{file.key} is missing", "it was stored just before", "run the command again"
+        )
     return facts, head.metadata.get(DATA_KEY)
 
 

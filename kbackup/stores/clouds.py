@@ -126,7 +126,7 @@ class CloudStore:
         try:
             self._place = self._parsed(self.url)
         except ValueError as error:
-            raise ConfigurationError(f"{self.url!r} is no store", str(error)) from error
+            raise ConfigurationError(f"{self.url!r} is not a store", str(error)) from error
         self._obstore = _obstore()
         self._part_bytes = s3.PART_SIZE.of(settings.options)
         self._attempts = s3.ATTEMPTS.of(settings.options)
@@ -259,7 +259,7 @@ class CloudStore:
         if stored is not None and spool.sha256 != stored:
             spool.close()
             why = f"its sha256 is {spool.sha256}; {stored} was stored"
-            raise CorruptObjectError(self._named(key), why, "restore another copy of it")
+            raise CorruptObjectError(self._named(key), why, "replace it with another copy")
         return spool
 
     def open_range(self, key: str, start: int, length: int) -> BinaryIO:
@@ -296,7 +296,7 @@ class CloudStore:
         if spool.size != size:
             spool.close()
             why = f"the body ended after {spool.size} of {size} bytes"
-            raise StoreError(f"read {self._named(key)}", why, "run again", key=key)
+            raise StoreError(f"read {self._named(key)}", why, "run the command again", key=key)
         return spool
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
@@ -368,7 +368,7 @@ class CloudStore:
     def check_name(self, key: str) -> None:
         """Refuse what object_store takes for a path, or for none: `Names`."""
         if _UNNAMEABLE.search(key):
-            why = "an object there has no control characters, and names between its slashes"
+            why = "there, a key has no control characters, and a name between any two slashes"
             raise ObjectKeyError(key, why, "store it in S3")
 
     def _path(self, key: str) -> str:

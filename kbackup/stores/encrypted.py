@@ -360,7 +360,7 @@ class EncryptedStore:
         raise CorruptObjectError(
             key,
             "it is not encrypted, and the backup is",
-            "restore another copy of it; if it was stored before the backup was encrypted, set "
+            "replace it with another copy; if it was stored before the backup was encrypted, set "
             "encryption.mixed=true",
             key=key,
         )
@@ -409,6 +409,6 @@ def _altered(key: str) -> CorruptObjectError:
     return CorruptObjectError(
         key,
         "it was altered or cut, or is another object's: it does not decrypt in this place",
-        "restore another copy of it",
+        "replace it with another copy",
         key=key,
     )

@@ -217,7 +217,7 @@ class FileStore:
                 if self._state(key, path) == before:  # else a writer came between
                     break
         why = f"its sha256 is {found}; {[*stored][-1]} was stored"
-        raise CorruptObjectError(str(path), why, "restore another copy of it")
+        raise CorruptObjectError(str(path), why, "replace it with another copy")
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
         """Walk the folders that *prefix* leads to: `Store.list`."""
@@ -225,7 +225,9 @@ class FileStore:
             root = self._root.stat()
             yield from walk(self._root, prefix, after)
             if not os.path.samestat(root, self._root.stat()):
-                raise StoreError(f"list {self._root}", "it was unmounted or replaced", "run again")
+                raise StoreError(
+                    f"list {self._root}", "it was unmounted or replaced", "run the command again"
+                )
 
     def head(self, key: str) -> ObjectHead | None:
         """Return size, time and facts: `Store.head`."""
@@ -464,7 +466,7 @@ def read_facts(path: Path, key: str) -> Candidates:
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return []
     except (ValueError, RecursionError) as error:
-        raise CorruptObjectError(str(path), "no facts of ours", do, key=key) from error
+        raise CorruptObjectError(str(path), "kbackup did not write it", do, key=key) from error
 
 
 def applying(candidates: Candidates, path: Path, *, with_sha256: bool = False) -> Facts:

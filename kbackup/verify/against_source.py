@@ -485,7 +485,7 @@ def verify_against_source(
     if settings.transforms:
         raise ConfigurationError(
             "the source cannot be compared",
-            "transforms say that what a sink stores is not what it reads",
+            "with transforms, what a sink stores is not what it reads",
             "leave transforms out if no sink has used them; else compare the target",
             property="transforms",
         )
@@ -562,7 +562,7 @@ class _ComparisonPlanner:
             )
         if not wheres:
             raise RefusedError(
-                f"nothing of {some(topics)} is chosen", "no topic has such a partition",
+                f"no partition of {some(topics)} is chosen", "no topic has such a partition",
                 "correct --partitions",
             )  # fmt: skip
 

@@ -82,7 +82,7 @@ WITHOUT_LEDGER: Final = "objects_without_ledger"
 NOT_ENTERED: Final = "objects_not_entered"
 """Counts objects among those of kbackup that neither the ledger nor their own metadata speak of."""
 
-REBUILD: Final = "build the ledger anew from the objects: kbackup sink reindex"
+REBUILD: Final = "rebuild the ledger from the objects: kbackup sink reindex"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +205,8 @@ def _does_the_ledger_say_it_all(backup: _Backup) -> Iterator[Warned]:
         yield backup.summary.warn("unknown_rows", text)
     if unsaid := {one for one in known.ledgers if known.has_entered(one)} - known.topics.keys():
         text = (
-            f"the ledger has lost how many partitions {some(sorted(unsaid))} had, and which "
-            f"settings; {REBUILD}"
+            f"the ledger no longer says how many partitions {some(sorted(unsaid))} had, "
+            f"nor their settings; {REBUILD}"
         )
         yield backup.summary.warn("no_ledger", text)
     stored = {where.topic for where in backup.found.sets} & {*backup.topics}
@@ -311,7 +311,7 @@ def _is_every_object_vouched_for(backup: _Backup) -> Iterator[Warned]:
         backup.summary.skip(NOT_ENTERED, len(lacking))
         text = (
             f"{some(lacking, 3)}: neither the ledger nor any metadata says what was stored there; "
-            f"look whether it is what belongs there, then {REBUILD}"
+            f"check whether it is what belongs there, then {REBUILD}"
         )
         yield backup.summary.warn("not_entered", text, key=lacking[0])
 

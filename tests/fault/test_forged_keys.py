@@ -55,7 +55,7 @@ def test_what_the_error_says_to_do_is_all_it_takes(
 
     assert caught.value.exit_code == 2
     if is_over:
-        assert f"{stream.prefix}: copy their earlier versions over them" in caught.value.do
+        assert f"{stream.prefix}: put back their earlier versions" in caught.value.do
         client.copy_object(Bucket=bucket, Key=true, CopySource=first)
     else:
         assert f"move {forged} away" in caught.value.do

@@ -60,11 +60,11 @@ REQUESTS_EACH = 20
 _LATE = "runs since then have not entered it"
 """What is said of an object that a PUT of a dead run has grown, once others were past it."""
 
-_SET_BACK = re.compile(r"the group was set back, .* of offsets (\d+) to (\d+) ")
+_SET_BACK = re.compile(r"the group's offset was set back, .* of offsets (\d+) to (\d+) ")
 """What a sink says that would store the values of a cut under other names than before."""
 
 _CUT_EXPIRED = re.compile(
-    r"the log begins at \d+, in the middle of a cut of values, (\d+) to (\d+),"
+    r"the log begins at \d+, in the middle of a rotation of values, (\d+) to (\d+),"
 )
 """What a sink says of a cut that a killed run stored in part, and whose first records expired."""
 

@@ -239,7 +239,8 @@ def refused(kind: str, code: int, key: str) -> Ended:
 
 def set_back(first: int, last: int) -> Ended:
     """The end of a sink that would store a cut of values under other names."""
-    what = f"alpha-0: the group was set back, and the stored value objects of offsets {first} to"
+    what = "alpha-0: the group's offset was set back, and the stored value objects of offsets "
+    what += f"{first} to"
     error = {"what": f"{what} {last} would have other names now", "topic": "alpha", "partition": 0}
     return replace(ended("sink", 4), planned={}, errors=[error])
 

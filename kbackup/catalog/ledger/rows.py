@@ -32,7 +32,7 @@ PARTITIONS_MOST: Final = 100_000
 
 
 _FORGED: Final = (
-    "move it away: records are restored without it, and kbackup sink reindex makes the ledger anew"
+    "move it away: records are restored without it, and kbackup sink reindex rebuilds the ledger"
 )
 
 

@@ -161,7 +161,7 @@ GRACE_MS: Final = 3_600_000
 FOLD_AT: Final = 64
 """How many parts a reader may have to open before they are folded."""
 
-_REBUILD: Final = "kbackup sink reindex builds it anew"
+_REBUILD: Final = "kbackup sink reindex rebuilds it"
 
 _TRIES: Final = 5
 _HOLDS_KEY: Final = b"kbackup.holds"
@@ -333,7 +333,7 @@ class Stream:
         wall, names = self.clock.ms(), [*self._names()]
         look = self._look(iter(names))
         for issue in look.contents.damage:
-            raise CorruptObjectError(issue.what, issue.why, "run it again", key=issue.what)
+            raise CorruptObjectError(issue.what, issue.why, "run the command again", key=issue.what)
         self._write_snapshot(look.contents.rows, (), look, wall)
         side_by_side(lambda name: self.store.delete(self.prefix + name.text), names)
 
@@ -357,7 +357,7 @@ class Stream:
             raise CorruptObjectError(
                 self.prefix + newest.text,
                 "its name is the highest that there is, so no row can follow it",
-                "move it away: kbackup has not written it",
+                "move it away: kbackup did not write it",
                 key=self.prefix + newest.text,
             )
         return wall if newest is None else max(wall, newest.time_ms + 1)

@@ -595,7 +595,7 @@ def _remedy(error: ClientError, operation: str, *, has_key: bool) -> str:
     if status == 403:
         also = " and s3:ListBucket, without which a missing object is denied too"
         allow = f"allow {action(operation)}{also if operation == 'head_object' else ''}"
-        key = f"; or correct {CUSTOMER_KEY.name}, for another key is denied too"
+        key = f"; or correct {CUSTOMER_KEY.name}, as a wrong key is denied too"
         return f"{allow}{key if has_key and is_read else ''}"
     if status == 429 or status >= 500:
         return "try again later, with fewer tasks, or raise s3.part.retries"

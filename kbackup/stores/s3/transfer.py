@@ -265,7 +265,9 @@ class _Begun:
         )
         if not done.get("ETag"):
             what = f"s3:PutObject on {self.requests.resource(self.key)}"
-            raise StoreError(what, "the upload was completed without an ETag", "run again")
+            raise StoreError(
+                what, "the upload was completed without an ETag", "run the command again"
+            )
 
     def _abort(self, *, is_tried_again: bool) -> None:
         """Throw the parts away, if that can be done; nobody sees them in any case."""
@@ -420,7 +422,7 @@ def _read_range(requests: "Requests", key: str, start: int, length: int, spool: 
     if not sent.startswith(f"bytes {asked}/"):
         answer["Body"].close()
         why = f"asked for bytes {asked}, the server sent {sent or 'all of it'}"
-        raise CorruptObjectError(requests.resource(key), why, "run again")
+        raise CorruptObjectError(requests.resource(key), why, "run the command again")
     spool.metadata = answer["Metadata"]
     return _read(requests.resource(key), answer["Body"], spool)
 
@@ -436,7 +438,7 @@ def _again(requests: "Requests", key: str, attempt: int, why: str) -> int:
 def _compare(resource: str, found: str, stored: str | None) -> None:
     if stored is not None and found != stored:
         why = f"its sha256 is {found}; {stored} was stored"
-        raise CorruptObjectError(resource, why, "restore another copy of it")
+        raise CorruptObjectError(resource, why, "replace it with another copy")
 
 
 def _receive(requests: "Requests", key: str, answer: Any, spool: Spool) -> None:
@@ -467,7 +469,7 @@ def _read(resource: str, body: Any, spool: Spool) -> str:
     except NETWORK as error:
         return transient(error) or type(error).__name__
     except FlexibleChecksumError as error:
-        raise CorruptObjectError(resource, str(error), "restore another copy of it") from error
+        raise CorruptObjectError(resource, str(error), "replace it with another copy") from error
     finally:
         body.close()
     return "body too short"
@@ -483,7 +485,7 @@ def _read_on(requests: "Requests", key: str, spool: Spool, etag: str) -> Any:
         if not is_taken(error):
             raise
         why = "it was replaced while it was read"
-        raise CorruptObjectError(requests.resource(key), why, "run again") from error
+        raise CorruptObjectError(requests.resource(key), why, "run the command again") from error
     if not answer.get("ContentRange", "").startswith(f"bytes {start}-"):
         spool.restart()  # this server sends the whole again
     return answer

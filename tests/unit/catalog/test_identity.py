@@ -103,7 +103,7 @@ def test_an_id_of_a_later_version_is_read_and_one_that_is_damaged_is_an_error(st
     bodies = [orjson.dumps({"id": bad}) for bad in ids]
     for body in (b"{", b"[]", b'{"id": 7}', b"{}", *bodies):
         store.put(identity.key(LAYOUT), BytesIO(body), sha256="", metadata={})
-        with pytest.raises(CorruptObjectError, match="does not say the id"):
+        with pytest.raises(CorruptObjectError, match="does not hold the backup's id"):
             identity.ensure(store, LAYOUT, "a", NOW)
 
     assert found.name == "x"

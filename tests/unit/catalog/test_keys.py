@@ -96,7 +96,7 @@ def test_each_run_has_a_data_key_that_every_recipient_can_open(
         there = readers(path).wrap(store)
         assert (b"first", b"second") == (open_bytes(there, KEY), open_bytes(there, later))
     assert b"second" == open_bytes(mine, later)
-    with pytest.raises(NoKeyError, match="only public keys are here"):
+    with pytest.raises(NoKeyError, match="only public keys were given"):
         mine.open(KEY)
 
 
@@ -189,7 +189,7 @@ def test_no_row_that_others_wrote_hides_a_key(store: Store, tmp_path: Path, how:
     later = KEY.replace("0000000000", "0000000001")
     put_bytes(run(sinks(tmp_path, one), store), later, b"second")
     assert b"second" == open_bytes(readers(two).wrap(store), later)
-    with pytest.raises(NoKeyError, match="is no recipient"):
+    with pytest.raises(NoKeyError, match="is not a recipient"):
         readers(private_key(tmp_path / "three")).wrap(store)
 
 
@@ -228,10 +228,10 @@ def test_of_two_first_runs_one_gives_the_backup_its_key(store: Store, tmp_path: 
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        pytest.param({"recipients": ("MCowBQ",)}, "is no recipient", id="no public key"),
-        pytest.param({"recipients": (SECP224K1,)}, "is no recipient", id="an unknown curve"),
-        pytest.param({"recipients": (LOW_ORDER,)}, "is no recipient", id="a point of low order"),
-        pytest.param({"kms_key": "arn:aws:kms"}, "is no key of KMS", id="no ARN"),
+        pytest.param({"recipients": ("MCowBQ",)}, "is not a recipient", id="no public key"),
+        pytest.param({"recipients": (SECP224K1,)}, "is not a recipient", id="an unknown curve"),
+        pytest.param({"recipients": (LOW_ORDER,)}, "is not a recipient", id="a point of low order"),
+        pytest.param({"kms_key": "arn:aws:kms"}, "is not a KMS key", id="no ARN"),
         pytest.param({"identity_file": "/nowhere"}, "cannot be read", id="no private key"),
         pytest.param({"passphrase_file": "/nowhere"}, "cannot be read", id="no passphrase"),
         pytest.param({"recipients_file": "/nowhere"}, "cannot be read", id="no file"),
@@ -261,7 +261,9 @@ def test_no_recipient_is_left_out_as_its_key_is_cut(which: int, tmp_path: Path) 
 
     blocks[which] = blocks[which].partition("-----END")[0]
     path.write_text("".join(blocks))
-    with pytest.raises(ConfigurationError, match=f"is cut: block {which + 1} has no END line"):
+    with pytest.raises(
+        ConfigurationError, match=f"is cut short: block {which + 1} has no END line"
+    ):
         list(KeyOptions(recipients_file=str(path)).public_keys())
 
 
@@ -273,7 +275,7 @@ def test_nobody_is_told_to_write_over_a_private_key(tmp_path: Path) -> None:
     path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret))
     path.chmod(0o600)
 
-    with pytest.raises(ConfigurationError, match="a key without passphrase") as refused:
+    with pytest.raises(ConfigurationError, match="a key without a passphrase") as refused:
         KeyOptions(identity_file=str(path)).private_key()
     assert f"-in {path}" in refused.value.do
     assert f"-out {path}" not in refused.value.do
@@ -344,7 +346,7 @@ def test_who_can_write_to_the_bucket_gives_the_backup_no_other_key(
     given = KeyOptions(identity_file=str(one), own_file=str(tmp_path / "own"))
     with pytest.raises(NoKeyError, match="own is not this backup's own key") as caught:
         Encryption(given, LAYOUT, CLOCK).wrap(store)
-    assert "copy their earlier versions over them" in caught.value.do
+    assert "put back their earlier versions" in caught.value.do
 
 
 @pytest.mark.parametrize("given", ["own", "identity"])

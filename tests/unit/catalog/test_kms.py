@@ -56,7 +56,7 @@ def test_a_key_of_kms_encrypts_and_decrypts(store: Store, arns: list[str]) -> No
     there = hosts(arns[0])
     there.wrap(store)
     assert b"orders" == open_bytes(pickle.loads(pickle.dumps(there)).wrap(store), KEY)
-    with pytest.raises(NoKeyError, match="no key is given that opens it"):
+    with pytest.raises(NoKeyError, match="no key was given that opens it"):
         hosts(arns[1]).wrap(store)
 
 
@@ -92,7 +92,7 @@ def test_a_wrapped_key_is_of_one_purpose_and_one_key(arns: list[str]) -> None:
     wrapped = one.wrap(bytes(32), b"kbackup key 1 of a")
 
     assert bytes(32) == one.unwrap(wrapped, b"kbackup key 1 of a")
-    with pytest.raises(ValueError, match="another key"):
+    with pytest.raises(ValueError, match="another KMS key"):
         one.unwrap(wrapped, b"kbackup key 1 of b")
     with pytest.raises((ValueError, NoKeyError)):
         other.unwrap(wrapped, b"kbackup key 1 of a")

@@ -274,7 +274,7 @@ def test_a_later_version_is_read_by_that_version_alone() -> None:
         assert name in raised.value.what
         assert raised.value.do == (
             "use kbackup 7.1 or later; if no kbackup wrote it, move it away: records are restored "
-            "without it, and kbackup sink reindex makes the ledger anew"
+            "without it, and kbackup sink reindex rebuilds the ledger"
         )
 
 

@@ -148,8 +148,8 @@ def test_other_records_at_the_same_offsets_are_not_chosen_from() -> None:
 
     (failed,) = [step for step in done if isinstance(step, Failed)]
     assert isinstance(failed.error, CorruptObjectError)
-    assert (bad, "another record at offset 5") == (
-        failed.files.id, failed.error.why.partition("holds ")[2][:26],
+    assert (bad, "a different record at offset 5") == (
+        failed.files.id, failed.error.why.partition("holds ")[2][:30],
     )  # fmt: skip
     assert list(range(10)) == offsets(done)
 

@@ -116,7 +116,7 @@ def test_who_is_removed_reads_nothing_and_finds_no_key(
 
     assert "still open 1 data key" in warned.text
     assert ("removed", 0, 2) == stands(backed_up)[public_key(one)]
-    with pytest.raises(NoKeyError, match="is no recipient"):
+    with pytest.raises(NoKeyError, match="is not a recipient"):
         readers(one).wrap(backed_up)
     left = [entry.key for entry in backed_up.list("_kbackup/keys/") if entry.key in before]
     assert [] == left
@@ -296,7 +296,7 @@ def test_a_key_is_rotated_for_what_comes_without_one(
 def test_nobody_takes_the_own_place(backed_up: Store, one: Path, two: Path) -> None:
     """That would remove who is named."""
     list(KeyKeeper(backed_up, readers(one)).add([recipient(two)]))
-    with pytest.raises(ConfigurationError, match="in its own place"):
+    with pytest.raises(ConfigurationError, match="cannot be replaced by itself"):
         list(KeyKeeper(backed_up, readers(one)).rotate(public_key(two), recipient(two)))
 
 
@@ -335,13 +335,13 @@ def test_what_names_no_recipient_is_said(tmp_path: Path, backed_up: Store, one: 
     assert 2 == len([*named(str(several))])
     with pytest.raises(ConfigurationError, match="several"):
         recipient_of(str(several))
-    with pytest.raises(ConfigurationError, match=r"is no recipient.*no file of that name"):
+    with pytest.raises(ConfigurationError, match=r"is not a recipient.*no file of that name"):
         recipient_of("nobody" * 99)
-    with pytest.raises(ConfigurationError, match="'' is no recipient"):
+    with pytest.raises(ConfigurationError, match="'' is not a recipient"):
         recipient_of("")
     with pytest.raises(ConfigurationError, match="passphrase: names no file"):
         recipient_of("passphrase:")
-    with pytest.raises(ConfigurationError, match="is no recipient"):
+    with pytest.raises(ConfigurationError, match="is not a recipient"):
         list(KeyKeeper(backed_up, host(tmp_path)).remove(["nobody"]))
 
 
@@ -423,6 +423,6 @@ def test_a_run_begins_for_nobody_whose_passphrase_was_changed_meanwhile(
 
     with (
         meanwhile(lambda: list(keeper.rotate(old, new)), "data"),
-        pytest.raises(NoKeyError, match="no recipient is here"),
+        pytest.raises(NoKeyError, match="there is no recipient"),
     ):
         run(Encryption(knowing, LAYOUT, CLOCK), store)

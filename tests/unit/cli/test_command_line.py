@@ -544,7 +544,7 @@ def test_verify_names_an_id_of_the_backup_that_cannot_be_read(body: str, tmp_pat
     summary = invoke("restore", "verify", "--store-url", f"file://{tmp_path}", "--json").lines[-1]
 
     assert 7 == summary["exit_code"]
-    assert f"{key} does not say the id of the backup" in [one["what"] for one in summary["errors"]]
+    assert f"{key} does not hold the backup's id" in [one["what"] for one in summary["errors"]]
 
 
 @pytest.mark.parametrize(("chosen", "code"), [("default", 0), ("bare", 2)])

@@ -96,7 +96,7 @@ def test_an_acceptance_of_nothing_is_an_error(folder: Path) -> None:
     """Who names neither offsets nor a time is told what to name."""
     refused = run(folder, "sink accept")
 
-    assert (2, "nothing is named to be accepted") == (
+    assert (2, "nothing was named to accept") == (
         refused.code,
         refused.lines[-1]["errors"][0]["what"],
     )

@@ -20,7 +20,7 @@ def test_a_topic_that_is_nearly_one_of_the_backup_is_suggested(folder: Path, lin
     found = run(folder, f"restore {line}", json=False)
 
     assert 7 == found.code
-    assert "why: there are: audit, orders\n  do:  did you mean orders?\n" in found.stderr
+    assert "why: its topics: audit, orders\n  do:  did you mean orders?\n" in found.stderr
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_variable_that_was_left_is_named_where_no_plan_shows_it(
     ("line", "says"),
     [
         ("orders:7", "orders:7 has no object in the backup under"),
-        ("orders:7", "there are some of partition 0"),
+        ("orders:7", "there are some in partition 0"),
         ("orders --only-format json", "orders has no json object in the backup under"),
     ],
 )
@@ -174,7 +174,8 @@ def test_an_empty_window_is_refused_before_kafka_is_asked(folder: Path) -> None:
     [
         ("/mnt/copy", "for a folder, write --to file:///mnt/copy"),
         ("http://minio:9000", "--to-config FILE with store.url=http://minio:9000"),
-        ("s3://bucket/folder", "a folder of a bucket is none"),
+        ("copies", "for a bucket, write --to s3://copies"),
+        ("s3://bucket/folder", "name the bucket alone"),
     ],
 )
 def test_what_is_no_place_for_a_copy_says_how_to_write_one(folder: Path, to: str, do: str) -> None:

@@ -60,7 +60,7 @@ def test_what_is_not_known_can_be_found_out(folder: Path, words: str) -> None:
     result = run(folder, f"restore list {words}", json=False)
 
     said = " ".join(result.stdout.split())
-    assert "? = not known: open objects (--deep), or build the ledger (sink reindex)" in said
+    assert "? = not known: open objects (--deep), or rebuild the ledger (sink reindex)" in said
 
 
 def test_lines_of_json_fulfil_the_schema(folder: Path) -> None:

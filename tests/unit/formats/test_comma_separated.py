@@ -116,5 +116,5 @@ def test_a_sink_cannot_write_it() -> None:
     """A sink with this format is refused before a run."""
     options = {"bootstrap_servers": "-", "s3_bucket_name": "b", "topics": ("t",)}
 
-    with pytest.raises(ConfigurationError, match="it is only read"):
+    with pytest.raises(ConfigurationError, match="it can be read, but not written"):
         loading.load("sink", options=options, files=(), environ={}, extra=["format.class=csv"])

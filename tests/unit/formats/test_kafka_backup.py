@@ -253,5 +253,5 @@ def test_a_sink_cannot_write_segments(view: list[str]) -> None:
     options = {"bootstrap_servers": "-", "s3_bucket_name": "b", "topics": ("t",)}
     extra = ["format.class=kafka_backup", "flush.size=1", *view]
 
-    with pytest.raises(ConfigurationError, match="only read"):
+    with pytest.raises(ConfigurationError, match="it can be read, but not written"):
         loading.load("sink", options=options, files=(), environ={}, extra=extra)

@@ -32,7 +32,7 @@ def test_records_that_two_objects_hold_are_compared_whole(tmp_path: Path) -> Non
     backup = Backup.in_folder(tmp_path)
     keys = backup.put("orders", 0, range(10), batch(range(5, 12), value=b"another"))
 
-    with pytest.raises(RuntimeError, match="another record at offset 5"):
+    with pytest.raises(RuntimeError, match="a different record at offset 5"):
         read(found(backup, keys), "offset")
 
 

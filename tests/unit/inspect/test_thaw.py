@@ -121,7 +121,7 @@ def test_a_topic_that_is_not_there_is_an_error(store: FrozenStore) -> None:
 
 def test_a_store_without_an_archive_says_so() -> None:
     """A store without an archive says so."""
-    with pytest.raises(ConfigurationError, match="thaws no objects"):
+    with pytest.raises(ConfigurationError, match="this store cannot thaw objects"):
         ask(MemoryStore(StoreSettings(f"memory://{uuid4()}")))
 
 

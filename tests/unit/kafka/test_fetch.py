@@ -188,7 +188,7 @@ def test_a_topic_that_was_created_again_is_said() -> None:
         pytest.param(Answer(ONE[:-1] + b"!", 4), KafkaError, "CRC32C", id="altered"),
         pytest.param(Answer(ONE[:-1], 4), KafkaError, "cut short", id="less than a batch"),
         pytest.param(
-            Answer(ONE[:16] + b"\1" + ONE[17:], 4), ConfigurationError, "before version 2",
+            Answer(ONE[:16] + b"\1" + ONE[17:], 4), ConfigurationError, "older than version 2",
             id="old",
         ),
     ],

@@ -69,7 +69,7 @@ def test_times_are_in_utc() -> None:
         ("{date}/{topic}-{partition}-{offset}.gz", "does not end with"),
         ("{offset}-{date}/{topic}-{partition}", "does not end with"),
         ("{date}/{topic}{partition}-{offset}", "nothing stands between"),
-        ("{date}/{topic}-{partition}0-{offset}", "ends cannot be told"),
+        ("{date}/{topic}-{partition}0-{offset}", "it is not clear where each ends"),
         ("{date}/{topic}-{partition}-at{offset}", "ends with a letter"),
         ("{date}/{topic}.{partition}.{offset}", "another character"),
         ("{date}/{topic}-{topic}-{partition}-{offset}", "twice"),

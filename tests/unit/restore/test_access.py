@@ -27,7 +27,7 @@ PREFIXED = replace(READS, pattern="PREFIXED", name="ord")
 OF_GROUP = replace(READS, resource_type="GROUP", name="billing")
 APP = ScramUser("app", "SCRAM-SHA-512", 8192)
 _HOST = "is 10.1.2.3 a host of this cluster's clients?"
-_TEAM = "Team is no principal of Kafka's own: it needs the source's principal.builder"
+_TEAM = "Team is not a type of Kafka's own: it needs the source's principal.builder"
 TAKEN = 1_800_000_000_000
 
 

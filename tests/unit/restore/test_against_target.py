@@ -394,7 +394,7 @@ def test_what_compaction_has_taken_is_counted() -> None:
     log_of(of).rows[5] = {**log_of(of).rows[5], "key": b"another"}
     assert (7, 1) == (compared(of).exit_code, compared(of).row.different)
     of.keep_rows()
-    assert "no row" in compared(of).row.why
+    assert "no translation row" in compared(of).row.why
 
 
 def test_a_target_whose_settings_may_not_be_read_is_not_judged() -> None:

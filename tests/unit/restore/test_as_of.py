@@ -138,7 +138,9 @@ def test_an_object_that_has_grown_since_is_not_guessed_at(some: Restoring) -> No
     rows = some.backup.entries["orders"]
     rows[1] = replace(rows[1], held_since=NOON)
 
-    with pytest.raises(RefusedError, match="the ledger has no first time of 1 object"):
+    with pytest.raises(
+        RefusedError, match="the ledger does not say when 1 object was first stored"
+    ):
         some.plan(as_of=NOON)
 
 
@@ -147,7 +149,9 @@ def test_an_object_that_a_dead_run_has_grown_is_not_guessed_at(some: Restoring) 
     rows = some.backup.entries["orders"]
     rows[1] = replace(rows[1], bytes=(rows[1].bytes or 0) - 1)
 
-    with pytest.raises(RefusedError, match="the ledger has no first time of 1 object"):
+    with pytest.raises(
+        RefusedError, match="the ledger does not say when 1 object was first stored"
+    ):
         some.plan(as_of=NOON)
 
 

@@ -199,7 +199,7 @@ def test_what_cannot_be_read_yet_is_not_the_end(
     monkeypatch.setattr(of.cluster, "wait_for", settle)
 
     if is_open:
-        assert "a transaction is open since offset 4" == _refused(of, offset).why
+        assert "a transaction has been open since offset 4" == _refused(of, offset).why
     else:
         assert {3: 3, 9: 9, 10: 11}[offset] == translated(of, offset).becomes
 
@@ -310,7 +310,7 @@ def test_what_is_not_restored_yet_is_refused() -> None:
     of = killed_half_way()
 
     assert 3 == translated(of, 3).becomes
-    assert "has not come to offset 8" in _refused(of, 8).what
+    assert "has not reached offset 8" in _refused(of, 8).what
 
 
 def test_a_topic_that_was_made_again_is_refused() -> None:
@@ -653,7 +653,7 @@ def test_groups_that_a_new_application_of_streams_cannot_join_are_named(
     ("renamed", "why"),
     [
         ("dr", "a would have it too"),
-        ("", "a group has a name"),
+        ("", "its new name is empty"),
         ("the restore's", "keeps its own positions there"),
     ],
 )

@@ -89,7 +89,7 @@ def test_the_next_run_after_a_killed_one_names_its_id(
 
     (warning,) = [one for one in ended.warnings if one.code == "groups_set_before"]
     assert f"a, b: set by an earlier run: after --undo {ended.facts['undo']}" in warning.text
-    assert f"--undo {killed} sets that back" in warning.text
+    assert f"--undo {killed} undoes that too" in warning.text
     for name in (ended.facts["undo"], killed):
         assert 0 == done(of, undo=True, name=name).exit_code
     assert {"b": {COPY: OWN}} == stood(of)

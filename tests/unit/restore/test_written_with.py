@@ -213,7 +213,7 @@ def test_a_plan_warns_of_what_was_written_otherwise(
     (*texts,) = [text for code, text in warnings if code == "own_converter"]
 
     told = f"orders: {key} was written with another {name} than is configured; "
-    assert ([] if name is None else [told + "objects that say so are read as written"]) == texts
+    assert ([] if name is None else [told + "such objects are read as they were written"]) == texts
 
 
 @pytest.mark.parametrize("separator", [None, "\n", " ", "  ", "§", '"', "\\u0020"])

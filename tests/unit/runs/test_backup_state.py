@@ -57,7 +57,7 @@ def test_whoever_may_not_read_the_ledger_sees_the_objects_and_is_told() -> None:
 
     warned = [event for event in seen if event["type"] == "warning"]
     assert [("ledger_damaged", "_kbackup/")] == [(one["code"], one["key"]) for one in warned]
-    assert "missing are not noticed" in warned[0]["text"]
+    assert "missing objects go unnoticed" in warned[0]["text"]
     assert warned[0]["text"].endswith("; allow s3:ListBucket")
     assert [("orders", 1)] == [
         (one["topic"], one["objects"]) for one in seen if one["type"] == "partition"

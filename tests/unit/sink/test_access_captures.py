@@ -138,7 +138,7 @@ def test_a_cluster_without_an_authoriser_is_no_failure(
     (bundle,) = stored(store)
 
     assert (0, None) == (summary["exit_code"], bundle.acls)
-    assert {"acls": "the cluster has no authoriser"} == bundle.missing
+    assert {"acls": "the cluster has no authorizer"} == bundle.missing
 
 
 def test_a_damaged_bundle_is_replaced_by_the_next_run(

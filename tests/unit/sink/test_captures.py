@@ -210,7 +210,7 @@ def test_groups_without_offsets_are_named(kafka: FakeKafka, store: StoreSettings
     )  # fmt: skip
     said = summary["warnings"][0]["text"]
     assert "shared: not captured" in said
-    assert "Kafka Streams that have committed nothing" in said
+    assert "Kafka Streams groups that have committed nothing" in said
     assert {"billing": 4} == offsets(store)
 
 

@@ -93,6 +93,6 @@ def test_what_cannot_be_told_is_left_alone(
     keep(run(place, tmp_path), file, LAYOUT)
     before = open_store(place).head(file.key)
 
-    with pytest.raises(RefusedError, match="whether these records are in it is not known"):
+    with pytest.raises(RefusedError, match="it is not known whether these records are in it"):
         keep(run(place, tmp_path), closed(place, mine, text), LAYOUT)
     assert before == open_store(place).head(file.key)

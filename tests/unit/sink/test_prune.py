@@ -123,5 +123,5 @@ def test_topics_and_partitions_can_be_chosen(
 
 def test_a_store_without_uploads_says_so() -> None:
     """Pruning a store without multipart uploads, such as a folder, is refused with that reason."""
-    with pytest.raises(ConfigurationError, match="lists no unfinished uploads"):
+    with pytest.raises(ConfigurationError, match="this store cannot list unfinished uploads"):
         work(MemoryStore(StoreSettings(f"memory://{uuid4()}")))

@@ -74,7 +74,12 @@ def test_a_first_run_that_failed_before_the_ledger_leaves_nothing_to_miss(
     ("runs", "exit_code", "why", "there"),
     [
         (["orders,payments"], 2, "orders and payments would both be stored as all", {}),
-        (["orders", "payments"], 4, "payments is not the topic whose backup all is", {"all": 1}),
+        (
+            ["orders", "payments"],
+            4,
+            "payments is not the topic that was backed up as all",
+            {"all": 1},
+        ),
     ],
 )
 def test_two_topics_are_not_stored_under_one_name(

@@ -122,7 +122,7 @@ def test_a_format_may_change_where_the_group_is_and_no_row_of_values_is_stored_t
     is_inside = offset == 30
     if is_inside and now is not RECORD:
         assert (4, 30, {0, 20, 40}) == (summary["exit_code"], bench.position, bench.starts())
-        assert "set the group's offset to the end of a cut" in summary["errors"][0]["do"]
+        assert "set the group's offset to the end of a rotation" in summary["errors"][0]["do"]
     else:
         first = {30, 50} if is_inside else {60}
         assert (0, 70) == (summary["exit_code"], bench.position)
@@ -200,7 +200,7 @@ def test_objects_that_would_have_other_names_are_refused() -> None:
     assert 4 == summary["exit_code"]
     (error,) = summary["errors"]
     assert "offsets 0 to 19" in error["what"]
-    assert "set the group's offset to the end of a cut, such as 20" in error["do"]
+    assert "set the group's offset to the end of a rotation, such as 20" in error["do"]
     assert before == bench.rows()
 
 

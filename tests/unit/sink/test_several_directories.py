@@ -210,7 +210,9 @@ def test_values_of_a_cut_that_expired_in_part_are_stored_again_once_its_objects_
         run_once(log_of(range(decide(WHERE, seen, reset="earliest").offset, 8)), positions,
                  store, "modulo", JSON)  # fmt: skip
 
-    with pytest.raises(RefusedError, match="in the middle of a cut of values, 0 to 4") as caught:
+    with pytest.raises(
+        RefusedError, match="in the middle of a rotation of values, 0 to 4"
+    ) as caught:
         go_on()
     assert "move the objects that begin at one of these offsets" in caught.value.do
     for key in left:

@@ -432,7 +432,9 @@ def test_facts_that_are_none_of_ours_are_damage_with_a_remedy(
     (root / ".kbackup/facts/a").write_bytes(facts)
 
     for look in (store.head, store.open):
-        with pytest.raises(CorruptObjectError, match=r"facts/a: no facts of ours") as caught:
+        with pytest.raises(
+            CorruptObjectError, match=r"facts/a: kbackup did not write it"
+        ) as caught:
             look("a")
         assert "remove it" in caught.value.do
 

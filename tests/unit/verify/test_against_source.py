@@ -455,7 +455,7 @@ def without_its_settings(kafka: FakeKafka) -> None:
             "topic payments is not in the backup", id="a topic that the backup lacks",
         ),
         pytest.param(
-            None, {"partitions": "7"}, RefusedError, "nothing of orders is chosen",
+            None, {"partitions": "7"}, RefusedError, "no partition of orders is chosen",
             id="a partition that no topic has",
         ),
         pytest.param(

@@ -128,8 +128,8 @@ def test_a_dead_letter_topic_that_is_missing_is_no_fault() -> None:
 @pytest.mark.parametrize(
     ("is_complete", "level", "text"),
     [
-        (True, "ok", "2 groups in the cluster, all of them to be seen"),
-        (False, "warn", "2 groups to be seen, maybe not all: DESCRIBE is denied on the cluster"),
+        (True, "ok", "2 groups in the cluster, all of them visible"),
+        (False, "warn", "2 groups visible, maybe not all: DESCRIBE is denied on the cluster"),
     ],
 )
 def test_consumer_groups_that_may_be_hidden_are_found_before_a_run(
@@ -150,7 +150,7 @@ def test_consumer_groups_that_may_be_hidden_are_found_before_a_run(
         ({}, "ok", "may capture 1 ACL, 1 SCRAM user, 0 broker settings"),
         (
             {"entries": None}, "ok",
-            "may capture 1 SCRAM user, 0 broker settings; no ACLs: the cluster has no authoriser",
+            "may capture 1 SCRAM user, 0 broker settings; no ACLs: the cluster has no authorizer",
         ),
         (
             {"denied": {"acls"}}, "warn",
