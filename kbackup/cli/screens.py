@@ -477,7 +477,9 @@ class Screens(OutputPart):
         if summary.facts.get("group") and summary.records:
             self._stdout.paragraph(f"offsets committed to group {summary.facts['group']}")
         if summary.facts.get("by_records") and summary.records:
-            self._stdout.paragraph(f"no batches, but records: {summary.facts['by_records']}")
+            self._stdout.paragraph(
+                f"copied record by record, not in batches: {summary.facts['by_records']}"
+            )
         for line in restored(summary):
             self._stdout.paragraph(line)
 
@@ -500,7 +502,7 @@ class Screens(OutputPart):
         if text := estimated(summary):
             self._stdout.paragraph(text)
         if readable := summary.facts.get("readable"):
-            self._stdout.paragraph(f"S3 lets objects be read {readable} of the request")
+            self._stdout.paragraph(f"S3 makes objects readable {readable} of the request")
 
     def _print_groups(self, summary: Ended) -> None:
         rows = self._of("group_offset")
@@ -853,7 +855,7 @@ def thawing(thawed: "Thawed") -> str:
     """Return how far the archived objects of a topic have come."""
     parts = {
         f"{count(thawed.asked, 'object')} asked for ({size(thawed.bytes)})": thawed.asked,
-        f"{digits(thawed.thawing)} on their way": thawed.thawing,
+        f"{digits(thawed.thawing)} being retrieved": thawed.thawing,
         f"{digits(thawed.ready)} can be read": thawed.ready,
     }
     told = [part for part, number in parts.items() if number]

@@ -244,7 +244,7 @@ offsets committed to group connect-s3-sink
     [
         pytest.param(
             {"by_records": "SASL mechanism X goes through librdkafka"},
-            "no batches, but records: SASL mechanism X goes through librdkafka",
+            "copied record by record, not in batches: SASL mechanism X goes through librdkafka",
             id="a slower way is no secret",
         ),
         pytest.param(

@@ -132,7 +132,7 @@ def test_a_store_without_an_archive_says_so() -> None:
         ({"asked": 1, "bytes": 2048}, "orders: 1 object asked for (2.0 KiB)"),
         (
             {"thawing": 2, "ready": 3, "until": datetime(2026, 12, 1, tzinfo=UTC)},
-            "orders: 2 on their way, 3 can be read until 2026-12-01T00:00:00Z",
+            "orders: 2 being retrieved, 3 can be read until 2026-12-01T00:00:00Z",
         ),
         ({"topic": None, "ready": 1}, "the backup's ledger: 1 can be read"),
     ],
