@@ -301,7 +301,7 @@ def _permissions(settings: Settings, names: Sequence[str], group: str) -> Check:
         denied.append(f"group {group}")
     if denied:
         do = "allow this principal READ and DESCRIBE on each (kafka-acls)"
-        text = f"READ is denied on {some(denied)}"
+        text = f"READ or DESCRIBE is denied on {some(denied)}"
         return Check("kafka", "permissions", "fail", text, do, KafkaError.code)
     if unset:
         text = f"DESCRIBE_CONFIGS is denied on {some(unset)}: retention cannot be watched"

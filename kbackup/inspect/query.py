@@ -207,7 +207,8 @@ def ask(sql: str, found: Found, settings: EngineSettings, session: Callable[[], 
                 "--spark-conf spark.driver.maxResultSize=2g",
             ) from error
         if isinstance(error, PySparkException):
-            raise SparkError("Spark could not answer", _first_line(str(error))) from error
+            do = "check the query, such as its casts; --debug shows all that Spark said"
+            raise SparkError("Spark could not answer", _first_line(str(error)), do) from error
         raise
 
 
