@@ -94,7 +94,7 @@ class _Following:
 
     size: int | None = None  # of that object; None where it is not there
     has_more: bool = False  # objects of the partition follow it
-    is_spread: bool = False  # it may have other directories too
+    is_spread: bool = False  # it may have others where the listing does not show them
 
 
 def _following(
@@ -103,6 +103,8 @@ def _following(
     """List from the last object on, in its directory; nothing where that is another backup's."""
     if key is not None and not key.startswith(layout.prefix(where.topic)):
         return _Following()  # it is in another topics.dir, or was stored under another name
+    if not layout.has_folders:
+        return _Following(is_spread=True)  # names are not in the order of offsets
     whole = f"partition={where.partition}"
     size, has_more, is_first = None, False, key is None
     try:
@@ -117,8 +119,7 @@ def _following(
         directory = layout.parse(key).encoded_partition
     except ObjectKeyError:
         return _Following()
-    is_spread = not layout.is_dated and (is_first or directory != whole)
-    return _Following(size, has_more, is_spread)
+    return _Following(size, has_more, is_spread=is_first or directory != whole)
 
 
 _Listed = tuple[str, ObjectKey]
