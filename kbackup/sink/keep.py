@@ -33,7 +33,7 @@ from kbackup.errors import (
 )
 from kbackup.files import SPOOL_BYTES, Spool
 from kbackup.formats.block_index import BlockIndex
-from kbackup.naming import DatedLayout, Layout, ObjectKey, View
+from kbackup.naming import OFFSET_WIDTH, DatedLayout, Layout, ObjectKey, View
 from kbackup.pipeline.rows import RecordsDigest
 from kbackup.pipeline.write import (
     NO_RECORDS,
@@ -105,10 +105,10 @@ def _merged(
 
 
 def from_on(store: Store, layout: Layout, key: str) -> Iterator[tuple[StoredObject, ObjectKey]]:
-    """Yield the objects that begin where *key* does or later, with that one, in the order of names.
+    """Yield the objects that begin where *key* does or later, with that one, in that order.
 
-    The listing begins there: what is before costs nothing.  Nothing is yielded where names are not
-    in the order of offsets, as in a dated layout.
+    The listing begins there: what is before costs nothing, unless offsets are padded to so few
+    digits that names have another order.  Nothing is yielded in a dated layout.
 
     Args:
         key: An object's, whether or not it is there.
@@ -120,9 +120,14 @@ def from_on(store: Store, layout: Layout, key: str) -> Iterator[tuple[StoredObje
     if not layout.has_folders:
         return
     after = key.removesuffix(f"{first.view}{first.extension}")
-    for one, parts in named(store, layout, after.rstrip(string.digits), after):
-        if layout.is_main(parts) or one.key == key:
-            yield one, parts
+    prefix = after.rstrip(string.digits)
+    is_ordered = len(after) - len(prefix) >= OFFSET_WIDTH
+    found = (
+        (one, parts)
+        for one, parts in named(store, layout, prefix, after if is_ordered else "")
+        if one.key == key or (layout.is_main(parts) and parts.start_offset >= first.start_offset)
+    )
+    yield from found if is_ordered else sorted(found, key=lambda each: each[1].start_offset)
 
 
 def named(
