@@ -332,7 +332,10 @@ def topic_entries(rows: pa.Table) -> Iterator[TopicEntry]:
 
 
 def _merged_objects(rows: pa.Table) -> pa.Table:
-    """Objects only grow: of rows about one that with more records counts, then the later one."""
+    """Objects only grow: of rows about one that with more records counts, then the later one.
+
+    But for one that was removed on purpose and stored again: what was stored last counts.
+    """
     text = [rows["kind"], *(rows[name].cast(pa.string()) for name in ("partition", "first"))]
     last = pc.fill_null(rows["last"].cast(pa.string()), "")
     ranged = pc.binary_join_element_wise(*text, last, " ")
@@ -348,7 +351,9 @@ def _merged_objects(rows: pa.Table) -> pa.Table:
     # counts: the object that is there does not fit it, and verify says so.
     rank = pc.if_else(is_passed, rows["last"], pc.negate(rows["last"]))
     ranked = rows.append_column("_rank", rank).append_column("_about", about)
-    found = _best(ranked, about, ["records", "_rank", *_LATER, "sha256"]).drop_columns("_rank")
+    ranked = ranked.append_column("_removals", _removals(rows))
+    found = _best(ranked, about, ["_removals", "records", "_rank", *_LATER, "sha256"])
+    found = found.drop_columns(["_rank", "_removals"])
     if len(found) < len(rows):
         counts = pc.value_counts(about.combine_chunks())
         several = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
@@ -358,6 +363,16 @@ def _merged_objects(rows: pa.Table) -> pa.Table:
         of_size = _with_records(found["_about"], found)
         found = _lowest("held_since", found, of_size, rows, _with_records(about, rows))
     return found.drop_columns("_about")
+
+
+def _removals(rows: pa.Table) -> pa.Array:
+    """Return a number for each row that rises with each removal of its object before it."""
+    says = pc.is_in(rows["kind"], pa.array([ACCEPTED, REMOVED])).combine_chunks().cast(pa.int64())
+    # a removal is of what was entered with its counter, or without one, too: see `names`
+    counter = pc.fill_null(rows["counter"], 0)
+    about = pa.table([rows["key"], counter, says], names=["key", "counter", "says"])
+    order = pc.sort_indices(about, [(name, "ascending") for name in about.column_names])
+    return pc.cumulative_sum(says.take(order)).take(pc.sort_indices(order))
 
 
 def _lowest(

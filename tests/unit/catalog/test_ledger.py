@@ -4,6 +4,7 @@ import io
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from itertools import permutations
 from typing import Any, BinaryIO
 from uuid import uuid4
 
@@ -17,6 +18,7 @@ from kbackup.catalog.ledger.rows import (
     GAP,
     OBJECTS,
     PASSED,
+    REMOVED,
     TOPICS,
     Entry,
     StreamForm,
@@ -439,6 +441,29 @@ def test_what_was_removed_on_purpose_is_not_missed_until_it_is_stored_again() ->
     assert [Span(40, 50)] == ledger.gaps
     again = TopicLedger.of([row(0, run="later"), *agreed]).partition(0)
     assert ["key-0"] == [entry.key for entry in again.missing(set())]
+
+
+@pytest.mark.parametrize(
+    ("said", "records"),
+    [((), 10), ((REMOVED,), 3), ((ACCEPTED,), 3)],
+    ids=["nothing", "removed", "accepted"],
+)
+def test_what_is_stored_again_after_a_removal_counts_however_short(
+    said: Sequence[str], records: int
+) -> None:
+    """Objects only grow, but one that was removed on purpose begins anew, in any order of parts."""
+    first, again = row(0, run="one"), row(0, records=3, run="two")
+    parts = [first, first, *(of_object(kind, first, "by", NOW) for kind in said), again]
+    parts += [of_object(kind, again, "by", NOW) for kind in said]
+    numbers = [None, *range(len(parts) - 1)]  # what was rebuilt has none
+    entered = [replace(one, counter=number) for number, one in zip(numbers, parts, strict=True)]
+
+    for some in permutations(entered):
+        merged = OBJECTS.merged(table(some, OBJECTS))
+        again_read = pa.concat_tables([merged, table([entered[0]], OBJECTS)])
+
+        for rows in (merged, OBJECTS.merged(again_read)):
+            assert records == TopicLedger.of(entries(rows)).partition(0).objects["key-0"].records
 
 
 def test_of_as_many_records_the_row_that_ends_first_counts() -> None:
