@@ -49,6 +49,15 @@ def test_a_key_names_its_place(key: str, place: Place | None) -> None:
     assert place == expressions.place(found, key)
 
 
+def test_the_first_entry_that_matches_counts() -> None:
+    """The first expression that matches a key decides its topic."""
+    found = expressions.read("errors:.*err.*,all:.*")
+
+    assert [Place("errors", 0, 0), Place("all", 0, 0)] == [
+        expressions.place(found, key) for key in ("err", "x")
+    ]
+
+
 @pytest.mark.parametrize(
     ("given", "name"),
     [

@@ -115,7 +115,7 @@ def test_each_offset_becomes_that_of_the_first_record_owed(
     ]
 
 
-@settings(max_examples=25)
+@settings(max_examples=60)
 @given(data=st.data(), sets=sets(), size=st.integers(1, 6), is_forgotten=st.booleans())
 def test_what_was_removed_from_the_backup_since_is_passed_or_refused(
     data: st.DataObject, sets: list[list[int]], size: int, *, is_forgotten: bool

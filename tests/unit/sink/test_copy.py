@@ -174,6 +174,7 @@ def test_a_copy_says_how_it_was_made(source: Source, target: Store) -> None:
 
     said, still = last_copy(target)
     assert (failed, 7, success) == (said["run"], said["exit_code"], still)
+    assert said["last_success"] is None
 
 
 def test_the_records_of_copies_stay_where_they_are(source: Source, target: Store) -> None:
