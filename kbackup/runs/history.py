@@ -25,7 +25,7 @@ from itertools import islice
 from math import ceil
 from statistics import median
 from types import MappingProxyType, NoneType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, get_args
 
 import orjson
 
@@ -269,7 +269,8 @@ _RECORD: Final[Mapping[str, _Kinds]] = {
     "run": (str,), "command": (str,), "topics_dir": (str,), "exit_code": (int,),
     "seconds": (int, float, NoneType), "records": _COUNT, "objects": _COUNT,
     "bytes_read": _COUNT, "bytes_stored": _COUNT, "names": (list, NoneType), "partitions": (list,),
-    "target": _TEXT, "last_success": _TEXT,
+    "target": _TEXT, "last_success": _TEXT, "result": _TEXT, "group": _TEXT,
+    "errors": (list, NoneType),
     "only_partitions": (list, NoneType), "sent": _COUNT, "sent_bytes": _COUNT, "deleted": _COUNT,
     "deleted_bytes": _COUNT,
 }  # fmt: skip
@@ -279,10 +280,11 @@ _AMOUNTS: Final = frozenset(
 )  # fmt: skip
 _AMOUNT_MOST: Final = 1 << 63
 
-_ROW: Final[Mapping[str, _Kinds]] = {
-    "topic": (str,), "partition": (int,), "first": _COUNT, "last": _COUNT, "records": _COUNT,
-    "objects": _COUNT, "committed": _COUNT, "lag": _COUNT,
-}  # fmt: skip
+_ROW: Final[Mapping[str, _Kinds]] = {"topic": (str,), "partition": (int,)} | {
+    each.name: (*kinds, NoneType)
+    for each in fields(PartitionRow)
+    if {*(kinds := get_args(each.type) or (each.type,))} <= {int, str, NoneType}
+}
 
 
 def _checked(record: Any) -> Mapping[str, Any]:
