@@ -171,7 +171,7 @@ class Holder:
         body: ``run host pid started beat purpose topics_dir names``, what the run calls the
             ``backup``, the id of the lock ``file`` its host holds, and a ``token`` of the holder's
             own; once they are known, the ``topics`` that it works on, and whether it ``claims``
-            them still.  Empty where it cannot be read.
+            them still.  What cannot be read is not in it.
     """
 
     modified: datetime
@@ -219,7 +219,16 @@ def _read(store: Store, key: str) -> Holder | None:
         return None
     except (CorruptObjectError, ValueError):
         body = None
-    return Holder(head.modified, body if isinstance(body, dict) else {}, key)
+    found = body if isinstance(body, dict) else {}  # anybody may have written it
+    said: dict[str, Any] = {
+        name: one for name, one in found.items() if type(one) is _KINDS.get(name, str)
+    }
+    said["names"] = [*map(str, said.get("names", ()))]
+    return Holder(head.modified, said, key)
+
+
+_KINDS: Final = {"pid": int, "names": list, "topics": list, "claims": bool}
+"""What a lock object has besides texts."""
 
 
 def store_clock(store: Store, key: str) -> datetime:
@@ -457,10 +466,9 @@ class RunLock:
         said, ours = other.body, self._object.body
         if said.get("host") != ours["host"] or not said.get("file"):
             return False
-        names = [str(name) for name in said.get("names") or ()]
-        text = _text(self._layout, str(said.get("purpose")), names)
-        file = self._file_of(str(said.get("backup", ours["backup"])), text)
-        return LockFile(file).is_free(str(said["file"]))
+        text = _text(self._layout, said.get("purpose", ""), said["names"])
+        file = self._file_of(said.get("backup", ours["backup"]), text)
+        return LockFile(file).is_free(said["file"])
 
     def _file_of(self, identity: str, text: str) -> Path:
         return self._folder / f"{_hash(chr(0).join((identity, text)))}.lock"

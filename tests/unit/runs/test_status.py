@@ -231,6 +231,18 @@ def test_a_running_sink_is_seen(
     assert running == sorted(one.run for one in found.facts["running"])
 
 
+@pytest.mark.parametrize("forged", ['"names":5', '"names":[{}]', '"run":[]'])
+def test_a_lock_that_no_run_has_written_is_passed_over(store: MemoryStore, forged: str) -> None:
+    """What it says in another type than a run does is not known."""
+    body = f'{{"purpose":"restore","topics_dir":"{LAYOUT.topics_dir}",{forged}}}'
+    put_bytes(store, f"_kbackup/locks/{'0' * 32}", body.encode())
+
+    of = ThisRestore(["g"], "l")
+    found = status(store, LAYOUT, of=RESTORE, max_age_s=None, now=datetime.now(UTC), restore=of)
+
+    assert [] == found.facts["running"]
+
+
 def test_a_stale_lock_is_no_running_sink(store: MemoryStore, tmp_path: Path) -> None:
     """A sink that has been silent for five minutes is not called running."""
     with sink(store, tmp_path, "r1"):
