@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from enum import Enum
-from typing import Any, ClassVar, Final, Protocol, Self
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Final, Protocol, Self, get_args
 
 from kbackup import clock
 from kbackup.errors import Issue, KbackupError
@@ -86,8 +88,31 @@ def to_json(event: Plain) -> Event:
     return found
 
 
+@cache
+def plain_kinds(kind: type[Any]) -> dict[str, tuple[type, ...]]:
+    """Return of which types the JSON of a dataclass's fields is: of those that are plain values."""
+    kinds: dict[str, tuple[Any, ...]] = {
+        each.name: get_args(each.type) if isinstance(each.type, UnionType) else (each.type,)
+        for each in fields(kind)
+    }
+    return {
+        name: (*own, int) if float in own else own
+        for name, own in kinds.items()
+        if _PLAIN.issuperset(own)
+    }
+
+
+_PLAIN: Final = frozenset({bool, int, float, str, NoneType})
+
+
 def known_fields(kind: type[Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what JSON values say of a dataclass's fields; what it does not know is left out."""
+    """Return what JSON values say of a dataclass's fields; what it does not know is left out.
+
+    A plain one of another type raises `ValueError`: anybody may have written it.
+    """
+    for name, kinds in plain_kinds(kind).items():  # type: ignore[arg-type]
+        if name in said and type(said[name]) not in kinds:
+            raise ValueError(f"{name} is {said[name]!r}")
     return {each.name: said[each.name] for each in fields(kind) if each.name in said}
 
 

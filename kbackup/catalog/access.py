@@ -13,6 +13,7 @@ from kbackup import __version__
 from kbackup.catalog.ledger.stream import folder
 from kbackup.clock import moment_of, rfc3339_ms
 from kbackup.errors import KbackupError
+from kbackup.events import known_fields
 from kbackup.kafka import Access, Acl, BrokerSetting, ScramUser
 from kbackup.naming import Layout
 from kbackup.stores import Store, parse_json, put_json
@@ -129,13 +130,16 @@ def _load(store: Store, key: str) -> AccessBundle:
 
 def _bundle(said: Mapping[str, Any]) -> AccessBundle:
     acls, users, settings = (said[name] for name in PARTS)
-    return AccessBundle(
-        int(said["taken"]),
-        None if acls is None else tuple(Acl(**each) for each in acls),
-        None if users is None else tuple(ScramUser(**each) for each in users),
-        None if settings is None else dict(settings),
-        dict(said["missing"]),
-    )
+    taken = known_fields(AccessBundle, said)["taken"]
+    if moment_of(taken) is None:
+        raise ValueError(f"no calendar has the time of the capture, {taken}")
+    if acls is not None:
+        acls = tuple(Acl(**known_fields(Acl, each)) for each in acls)
+    if users is not None:
+        users = tuple(ScramUser(**known_fields(ScramUser, each)) for each in users)
+    if settings is not None:
+        settings = {name: None if one is None else str(one) for name, one in settings.items()}
+    return AccessBundle(taken, acls, users, settings, dict(said["missing"]))
 
 
 def _key(layout: Layout, taken: int) -> str:

@@ -24,6 +24,7 @@ from typing import Any, ClassVar, Final, Self
 
 from kbackup import __version__
 from kbackup.catalog.ledger.stream import folder
+from kbackup.clock import moment_of
 from kbackup.errors import (
     ConfigurationError,
     CorruptObjectError,
@@ -190,13 +191,13 @@ class DrillReport:
     def from_dict(cls, said: Mapping[str, Any]) -> Self:
         """Read what `to_json` made of it; what this version does not know is left out."""
         given = known_fields(cls, said)
+        if moment_of(given["ended_ms"]) is None:
+            raise ValueError(f"no calendar has the end of the drill, {given['ended_ms']}")
         ages = [
-            DrillAge(
-                TopicPartition(one["topic"], one["partition"]),
-                one["complete_up_to_ms"], one["rpo_s"], one["newest_record_ms"],
-            )
+            DrillAge(**{**known_fields(DrillAge, one), "partition": TopicPartition(**place)})
             for one in given["ages"]
-        ]  # fmt: skip
+            for place in [known_fields(TopicPartition, one)]
+        ]
         parts = {
             "topics": tuple(DrillTopic(**known_fields(DrillTopic, one)) for one in given["topics"]),
             "groups": tuple(DrillGroup(**known_fields(DrillGroup, one)) for one in given["groups"]),

@@ -25,7 +25,7 @@ from itertools import islice
 from math import ceil
 from statistics import median
 from types import MappingProxyType, NoneType
-from typing import Any, Final, Self, get_args
+from typing import Any, Final, Self
 
 import orjson
 
@@ -39,6 +39,7 @@ from kbackup.events import (
     Event,
     PartitionRow,
     known_fields,
+    plain_kinds,
     to_json,
 )
 from kbackup.naming import Layout
@@ -239,7 +240,7 @@ _UNSAID: Final[Mapping[str, Any]] = {
 
 def _row(said: Mapping[str, Any]) -> PartitionRow:
     """Return a row of a run record; what this version does not know of is left out."""
-    given = known_fields(PartitionRow, said)
+    given = known_fields(PartitionRow, {name: one for name, one in said.items() if one is not None})
     given["where"] = TopicPartition(said["topic"], said["partition"])
     given["complete_until"] = _moment(said.get("complete_until"))
     with suppress(KeyError, TypeError, ValueError):
@@ -281,9 +282,7 @@ _AMOUNTS: Final = frozenset(
 _AMOUNT_MOST: Final = 1 << 63
 
 _ROW: Final[Mapping[str, _Kinds]] = {"topic": (str,), "partition": (int,)} | {
-    each.name: (*kinds, NoneType)
-    for each in fields(PartitionRow)
-    if {*(kinds := get_args(each.type) or (each.type,))} <= {int, str, NoneType}
+    name: (*kinds, NoneType) for name, kinds in plain_kinds(PartitionRow).items()
 }
 
 

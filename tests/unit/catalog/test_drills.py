@@ -136,6 +136,24 @@ def test_a_report_is_stored_as_version_1_has_it(store: MemoryStore) -> None:
     assert {**golden, "version": ""} == {**mine, "version": ""}
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("id", None), ("ended_ms", ""), ("ended_ms", 1 << 63), ("rto_s", []), ("rto_whole_s", {}),
+        ("ages", [{"topic": 5, "partition": 0}]),
+        ("ages", [{"topic": "a", "partition": 0, "rpo_s": "1"}]),
+    ],
+)  # fmt: skip
+def test_a_report_that_no_drill_has_written_is_damaged(
+    store: MemoryStore, name: str, said: object
+) -> None:
+    """Whoever shows one relies on its types."""
+    (key,) = stored(store, 1)
+    put(store, key, json.dumps({**json.loads(store.open(key).read()), name: said}).encode())
+
+    assert ([(1, 7)], None) == (wrong(store), drills.last(store, LAYOUT))
+
+
 def test_a_later_reader_may_add_fields(store: MemoryStore) -> None:
     """What this version does not know is left out; a later version of the form is refused."""
     (name,) = stored(store, 1)

@@ -1,7 +1,8 @@
 """ACLs and users of a backup are added to a cluster, and nothing there is changed."""
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -11,13 +12,13 @@ import pytest
 from kbackup.catalog import access
 from kbackup.catalog.access import AccessBundle
 from kbackup.config import loading
-from kbackup.errors import ConfigurationError, KafkaError, RefusedError
+from kbackup.errors import ConfigurationError, CorruptObjectError, KafkaError, RefusedError
 from kbackup.events import Event, to_json
 from kbackup.kafka import Acl, BrokerSetting, ScramUser
 from kbackup.naming import Layout
 from kbackup.restore.access import AccessOptions, AccessRun, read_passwords
 from kbackup.runs.report import Summary
-from kbackup.stores import Store, StoreSettings, open_store
+from kbackup.stores import Store, StoreSettings, open_store, put_json
 from tests.support.target import FakeTarget
 
 READS = Acl("TOPIC", "orders", "LITERAL", "User:app", "*", "READ", "ALLOW")
@@ -368,6 +369,35 @@ def test_what_is_in_no_capture_is_said_each_time(passwords: Path) -> None:
     assert [*expected, "unknown_user"] == codes
     assert "2027-01-15T08:00:00Z" in told(found, "warning", "text")[1][0]
     assert {READS, DENIES} == of.cluster.who.entries
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("taken", 10**18), ("taken", "x"), ("acls", [{**asdict(READS), "name": 5}]),
+        ("acls", [{**asdict(READS), "operation": None}]),
+        ("users", [{**asdict(APP), "iterations": "x"}]),
+    ],
+)  # fmt: skip
+def test_a_capture_that_no_sink_has_written_is_damaged(part: str, said: object) -> None:
+    """An entry is added as it is there, so its parts are to be texts."""
+    again = Restoring()
+    (stored,) = again.store.list("_kbackup/")
+    bundle = json.loads(again.store.open(stored.key).read())
+    put_json(again.store, stored.key, {**bundle, part: said})
+
+    with pytest.raises(CorruptObjectError, match="holds no capture of ACLs and users"):
+        again.run()
+
+
+def test_a_later_version_may_add_to_entries_of_a_capture() -> None:
+    """What this one does not know is left out."""
+    again = Restoring(users=())
+    (stored,) = again.store.list("_kbackup/")
+    bundle = json.loads(again.store.open(stored.key).read())
+    put_json(again.store, stored.key, {**bundle, "acls": [{**asdict(READS), "new": 1}]})
+
+    assert [("orders",)] == told(again.run(), "acl", "name")
 
 
 def test_an_earlier_capture_is_taken_by_time() -> None:
