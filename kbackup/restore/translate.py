@@ -51,7 +51,7 @@ from kbackup.stores import Store
 
 _log: Final = logging.getLogger(__name__)
 
-_REMOVED: Final = "objects were removed from the backup on purpose since"
+_GONE: Final = "objects that the restore had read are no longer in the backup"
 
 BY_TIME: Final = "--by-time goes by the records' times: it may repeat some, or skip some"
 
@@ -129,7 +129,7 @@ class Translator:
         found = self._next(of, offset, offset)[1]
         ms, why = None, "its objects hold no times of records"
         if self._lacks(of, offset, of.position.cursor.reached if found is None else _offset(found)):
-            why = _REMOVED
+            why = _GONE
         elif found is None:
             return None
         else:
@@ -149,8 +149,8 @@ class Translator:
         below, record = self._next(of, base.offset, offset)
         if self._lacks(of, offset, reached if record is None else _offset(record)):
             if not base.is_exact or base.offset < offset:
-                raise _inexact(of, offset, _REMOVED)
-            return self._proved(of, base.target, offset, None, f"not compared: {_REMOVED}")
+                raise _inexact(of, offset, _GONE)
+            return self._proved(of, base.target, offset, None, f"not compared: {_GONE}")
         if record is None:
             end = end_of_written(of.lane, of.rows)
             if of.span.end_offset < end:
@@ -175,20 +175,29 @@ class Translator:
         rows = (row for row in of.rows if row.first <= offset <= row.last and row.is_contiguous)
         row = next(rows, None)
         if row is None or self._lacks(of, offset, row.last + 1):
-            raise _inexact(of, offset, f"records before it cannot be counted: {_REMOVED}")
+            raise _inexact(of, offset, f"records before it cannot be counted: {_GONE}")
         return row.target_last + 1 - sum(map(len, self._restored(of, offset, row.last + 1)))
 
     def _lacks(self, of: RestoredPartition, start: int, end: int) -> bool:
-        """Whether R has records between two offsets that were removed from the backup since."""
+        """Whether R has, or may have, records between two offsets that the backup has no more."""
         if of.source not in self._gone:
-            inventory, reached = self._inventory, of.position.cursor.reached
-            removed = removed_since(inventory, of)
-            known = [(files.begin, inventory.entered(files)) for files in removed]
-            self._gone[of.source] = [
-                Span(begin, reached if one is None else one.last_offset + 1) for begin, one in known
-            ]
+            self._gone[of.source] = [*self._no_longer_there(of)]
         gone = self._gone[of.source]
         return any(max(start, one.start_offset) < min(end, one.end_offset) for one in gone)
+
+    def _no_longer_there(self, of: RestoredPartition) -> Iterator[Span]:
+        """Yield offsets of what R was read from and was removed, is missing, or got shorter."""
+        inventory, reached = self._inventory, of.position.cursor.reached
+        absent = of.position.absent or ()
+        for files in removed_since(inventory, of):
+            known = inventory.entered(files)
+            yield Span(files.begin, reached if known is None else known.last_offset + 1)
+        for entry in inventory.missing(of.source):
+            if not any(entry.first in span for span in absent):
+                yield entry.span
+        last = of.rows[-1].last + 1 if of.rows else reached
+        if of.end is not None and of.end < last:
+            yield Span(of.end, last)
 
     def _proved(
         self, of: RestoredPartition, at: int, offset: int, record: pa.RecordBatch | None, note: str

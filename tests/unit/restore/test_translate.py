@@ -154,6 +154,33 @@ def test_what_was_removed_from_the_backup_since_is_passed_or_refused(
             assert is_kept == ("not compared" not in one.note)
 
 
+@pytest.mark.parametrize("is_shorter", [False, True])
+@pytest.mark.parametrize("has_rows", [False, True])
+def test_no_group_passes_what_only_the_backup_lost(*, is_shorter: bool, has_rows: bool) -> None:
+    """The last object is gone, or was stored again with less: the copy has all, unread."""
+    backup, keys = backup_with_ledger(range(10), range(10, 20))
+    of = Restoring(backup, Grouped())
+    of.restore()
+    if not has_rows:
+        of.keep_rows()
+    if is_shorter:
+        ledger = topic_stream(backup.store, backup.layout, "orders", CLOCK)
+        rows = [row for row in entries(ledger.read().rows) if row.key == keys[1]]
+        ledger.append(table([of_object(REMOVED, row, "e1", 0) for row in rows], OBJECTS))
+    backup.store.delete(keys[1])
+    if is_shorter:
+        (key,) = backup.put("orders", 0, range(10, 13), identity=ID)
+        enter(backup, key, range(10, 13))
+    capture(backup, a=14, b=20)
+
+    by_time, exact = (
+        {one.group: one.becomes for one in set_groups(of, by_time=each, dry_run=True)[1]}
+        for each in (True, False)
+    )
+
+    assert {"a": 14 if has_rows else None, "b": 21} == exact == by_time
+
+
 def test_what_others_wrote_since_is_unread() -> None:
     """A group that had read all goes on at the first record of others, not at the end."""
     of = restored(range(5))
