@@ -287,13 +287,15 @@ def _planned(
     since = removed_since(restored.inventory, of)
     removed, start = 0, of.lane.log.start_offset
     if since and (not of.sets or first < of.sets[0].begin):
-        count = None if first or of.is_compacted else _records(restored, of, since, window)
-        if count is None:
+        is_cut = bool(first or expired) or of.is_compacted
+        count = None if is_cut else _records(restored, of, since, window)
+        passed = [one for one in rows if one.last < of.sets[0].begin] if of.sets else []
+        told = sum(one.records for one in passed)
+        if count is None or count < told:  # less was stored in place of what it had read
             why = f"{counted(len(since), 'object')} that it had read, removed on purpose since, and"
             return unclear(f"the backup lacks {why} what the target has of them is not known")
         first = of.sets[0].begin
-        passed = [one for one in rows if one.last < first]
-        rows, removed = rows[len(passed) :], count - sum(one.records for one in passed)
+        rows, removed = rows[len(passed) :], count - told
         start = rows[0].target_first if passed and rows else start
     is_open = not (rows and rows[-1].last + 1 >= reached)
     end = of.span.end_offset if is_open else min(rows[-1].target_last + 1, of.span.end_offset)

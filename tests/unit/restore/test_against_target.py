@@ -307,6 +307,38 @@ def test_what_was_removed_since_is_not_guessed() -> None:
     assert "1 object that it had read" in str(found.row.why)
 
 
+def test_what_the_target_has_deleted_of_removed_objects_is_no_difference() -> None:
+    """Nothing tells how much of them is left there, though the first record was the backup's."""
+    backup, keys = backup_with_ledger(range(5), range(5, 10))
+    of = Restoring(backup)
+    of.restore()
+    log_of(of).delete(2)
+    _remove(backup, keys[:1])
+
+    found = compared(of)
+
+    assert (3, {"partitions_not_compared": 1}) == (found.exit_code, found.skipped)
+
+
+def test_an_object_that_was_stored_with_less_and_removed_again_is_not_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The copy has more of it than was ever removed."""
+    monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 5)
+    backup, keys = backup_with_ledger(range(5), range(5, 10))
+    of = Restoring(backup)
+    of.restore()
+    _remove(backup, keys[:1])
+    backup.store.delete(keys[0])
+    (key,) = backup.put("orders", 0, range(3), identity=ID)
+    enter(backup, key, range(3))
+    _remove(backup, [key])
+
+    found = compared(of)
+
+    assert (3, {"partitions_not_compared": 1}) == (found.exit_code, found.skipped)
+
+
 def _remove(backup: Backup, keys: Sequence[str]) -> None:
     """Mark objects as removed."""
     ledger = stream.topic_stream(backup.store, backup.layout, "orders", CLOCK)
