@@ -133,9 +133,11 @@ def parsed(key: str, body: bytes, form: StreamForm) -> tuple[pa.Table, dict[byte
     if (found := int(metadata[_VERSION_KEY])) > VERSION:
         writer = metadata.get(_WRITER_KEY, b"").decode(errors="replace")
         raise NewerVersionError.of(key, found, VERSION, writer, form.forged, key=key)
-    if file.schema_arrow.equals(schema):
-        return file.read(use_threads=False), metadata
-    rows = file.read(columns=schema.names, use_threads=False)
+    is_ours = file.schema_arrow.equals(schema)
+    rows = file.read(columns=None if is_ours else schema.names, use_threads=False)
+    rows.validate(full=True)  # that texts are UTF-8
+    if is_ours:
+        return rows, metadata
     for later in schema:
         if later.nullable and later.name not in rows.column_names:  # an earlier version wrote it
             rows = rows.append_column(later, pa.nulls(len(rows), later.type))

@@ -159,7 +159,8 @@ def test_who_has_read_a_stream_opens_nothing_until_it_grows() -> None:
     assert None is read()
 
 
-def test_a_damaged_part_is_reported_and_the_others_are_used() -> None:
+@pytest.mark.parametrize("damage", [b"PAR1 no more", None], ids=["cut", "no UTF-8"])
+def test_a_damaged_part_is_reported_and_the_others_are_used(damage: bytes | None) -> None:
     """A damaged part is reported until the ledger is rebuilt; later folds do not forget it."""
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
@@ -167,7 +168,8 @@ def test_a_damaged_part_is_reported_and_the_others_are_used() -> None:
         time.at_ms += 1
         ledger.append(table([row(10 * at)], OBJECTS))
     broken = [entry.key for entry in store.list(ledger.prefix)][1]
-    store.put(broken, io.BytesIO(b"PAR1 no more"), sha256="", metadata={})
+    body = damage or store.open(broken).read().replace(b"key-10", b"key-1\xff")
+    store.put(broken, io.BytesIO(body), sha256="", metadata={})
 
     before = ledger.read()
     ledger.fold(1)
