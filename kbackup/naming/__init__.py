@@ -30,7 +30,9 @@ OFFSET_WIDTH: Final = 10
 """Digits a start offset is zero-padded to; a longer offset is never cut."""
 
 PARTITION_MAX: Final = 2**31 - 1
-OFFSET_MAX: Final = 2**63 - 1
+OFFSET_MAX: Final = 2**63 - 2
+"""The highest of a record: the offset after it is a position, of 64 bits with its sign."""
+
 TOPIC_LENGTH_MAX: Final = 249
 KEY_BYTES_MAX: Final = 1024
 """Bytes of UTF-8 that S3 allows in a key."""

@@ -215,6 +215,17 @@ def test_one_damaged_object_does_not_hide_another() -> None:
 # Objects in a wrong place: F6
 
 
+def test_an_object_after_which_no_offset_can_come_is_foreign() -> None:
+    """It is no record of Kafka's, and what is counted up to it would not fit in 64 bits."""
+    backup = Backup()
+    backup.put("orders", 0, range(3))
+    backup.replace(f"topics/orders/partition=0/orders+0+{2**63 - 1}.json", b"{}\n", {})
+
+    verified = Verified(backup)
+
+    assert (3, {"foreign_objects": 1}) == (verified.exit_code, verified.summary["skipped"])
+
+
 def test_an_object_in_another_topics_folder_is_foreign() -> None:
     """Folder and name must agree, or the object is reported and not counted (exit 3)."""
     backup = Backup()
