@@ -190,14 +190,18 @@ class Facts:
             values = {f.name: metadata.get(f.name.replace("_", "-")) for f in fields(cls)}
             sha256, digest = values.pop("sha256"), values.pop("digest")
             numbers = {name: None if text is None else int(text) for name, text in values.items()}
+            known = [number for number in numbers.values() if number is not None]
             if sha256 is None or any(
                 numbers[name] is None for name in ("first_offset", "last_offset", "records")
             ):
                 return None
+            if not -(2**63) <= min(known) <= max(known) < 2**63:  # the ledger could not have it
+                return None
             facts = cls(sha256=sha256, digest=digest, **numbers)  # type: ignore[arg-type]
         except ValueError:
             return None
-        is_sound = 0 <= facts.first_offset <= facts.last_offset < 2**63 and facts.records > 0
+        # the offset after the last one is a position, of 64 bits too
+        is_sound = 0 <= facts.first_offset <= facts.last_offset < 2**63 - 1 and facts.records > 0
         return facts if is_sound else None
 
     @property
@@ -254,7 +258,7 @@ class Rotation:
             start, end, files = (int(metadata[name]) for name in _ROTATION)
         except (KeyError, ValueError):
             return None
-        return cls(Span(start, end), files) if 0 <= start <= end and files > 0 else None
+        return cls(Span(start, end), files) if 0 <= start <= end < 2**63 and files > 0 else None
 
 
 class ColumnsDigest:

@@ -10,6 +10,7 @@ from record_samples import batch_of, record_batches
 from kbackup.records import (
     RECORD_OVERHEAD,
     Facts,
+    Rotation,
     Span,
     batch_bytes,
     record_bytes,
@@ -26,12 +27,34 @@ def test_facts_survive_as_metadata() -> None:
 
 
 @pytest.mark.parametrize(
-    "metadata", [{}, {"sha256": "ab"}, FACTS.to_metadata() | {"records": "many"}],
-    ids=["none", "part of it", "not a number"],
+    "metadata",
+    [
+        {}, {"sha256": "ab"},
+        *(
+            FACTS.to_metadata() | forged
+            for forged in (
+                {"records": "many"}, {"records": str(2**63)}, {"last-offset": str(2**63 - 1)},
+                {"min-timestamp": str(-(2**63) - 1)},
+            )
+        ),
+    ],
 )  # fmt: skip
 def test_anybody_elses_metadata_is_not_ours(metadata: dict[str, str]) -> None:
     """The metadata of another tool's object is not read as kbackup's facts."""
     assert Facts.from_metadata(metadata) is None
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "cut"),
+    [(0, 2**63 - 1, Rotation(Span(0, 2**63 - 1), 1)), (0, 2**63, None), (5, 4, None)],
+)
+def test_a_cut_that_no_ledger_could_have_is_none(
+    start: int, end: int, cut: Rotation | None
+) -> None:
+    """It ends at a position, which has 64 bits with its sign."""
+    said = {"cut-start": str(start), "cut-end": str(end), "cut-files": "1"}
+
+    assert cut == Rotation.from_metadata(said)
 
 
 def test_a_record_counts_for_what_it_holds() -> None:
