@@ -241,9 +241,12 @@ def refuse(words: str, parameters: Mapping[str, Any], error: KbackupError) -> No
 def _finish(shown: "output.Output", summary: "Ended") -> int:
     try:
         shown.finish(summary)
-    except KbackupError as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201  (the output itself is broken)
-        return summary.exit_code or error.exit_code
+    except Exception as error:  # noqa: BLE001  (the run has ended: a traceback would hide how)
+        known = (
+            error if isinstance(error, KbackupError) else unexpected("output", error, "report it")
+        )
+        print(f"error: {known}", file=sys.stderr)  # noqa: T201  (the output itself is broken)
+        return summary.exit_code or known.exit_code
     return summary.exit_code
 
 

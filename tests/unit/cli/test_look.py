@@ -12,7 +12,9 @@ from click.testing import CliRunner
 
 from kbackup.catalog import identity
 from kbackup.cli import root
+from kbackup.cli.running import perform
 from kbackup.config import loading
+from kbackup.events import Ended
 from kbackup.naming import Layout
 from kbackup.runs import history, wiring
 from kbackup.stores import StoreSettings, open_store
@@ -36,6 +38,19 @@ def test_too_little_memory_is_no_defect(tmp_path: Path, monkeypatch: pytest.Monk
     assert "kbackup restore list ran out of memory" == error["what"]
     assert error["why"].endswith("has too little: malloc of size 4096 failed")
     assert "give it more" == error["do"]
+
+
+def test_a_summary_that_cannot_be_shown_is_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a run has come to stays its exit code; a good one is 1 then."""
+    loaded = loading.load("config", options={}, files=[], environ={})
+
+    for code, expected in ((0, 1), (7, 7)):
+        strange = Ended("r", "restore status", "ok", code, facts={"runs": 5})
+        with pytest.raises(SystemExit) as left:
+            perform("restore status", loaded, lambda _, it=strange: it)  # type: ignore[misc]
+
+        assert expected == left.value.code
+        assert "error: output failed: TypeError" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--template", "-f"])
