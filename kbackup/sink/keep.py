@@ -104,11 +104,16 @@ def _merged(
             yield from stream
 
 
+_LAST_DIGITS: Final = "999"
+"""What an offset begins with that may be followed by a longer one, whose name comes first."""
+
+
 def from_on(store: Store, layout: Layout, key: str) -> Iterator[tuple[StoredObject, ObjectKey]]:
     """Yield the objects that begin where *key* does or later, with that one, in that order.
 
-    The listing begins there: what is before costs nothing, unless offsets are padded to so few
-    digits that names have another order.  Nothing is yielded in a dated layout.
+    The listing begins there: what is before costs nothing, unless offsets have so few digits, or
+    are so near to one digit more, that names have another order.  Nothing is yielded in a dated
+    layout.
 
     Args:
         key: An object's, whether or not it is there.
@@ -121,7 +126,8 @@ def from_on(store: Store, layout: Layout, key: str) -> Iterator[tuple[StoredObje
         return
     after = key.removesuffix(f"{first.view}{first.extension}")
     prefix = after.rstrip(string.digits)
-    is_ordered = len(after) - len(prefix) >= OFFSET_WIDTH
+    digits = after[len(prefix) :]
+    is_ordered = len(digits) >= OFFSET_WIDTH and not digits.startswith(_LAST_DIGITS)
     found = (
         (one, parts)
         for one, parts in named(store, layout, prefix, after if is_ordered else "")

@@ -155,13 +155,20 @@ def test_two_groups_that_back_up_in_turns_store_no_row_twice(
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"format_class": "block_gzip"}, {"filename_offset_zero_pad_width": 1, **GZIP}],
-    ids=["dates of upload", "offsets of any width"],
+    ("options", "first"),
+    [
+        ({"format_class": "block_gzip"}, 0),
+        ({"filename_offset_zero_pad_width": 1, **GZIP}, 0),
+        (GZIP, 9_999_999_990),
+    ],
+    ids=["dates of upload", "offsets of any width", "eleven digits"],
 )
-def test_two_groups_in_turns_store_no_row_twice_whatever_names_say(options: dict[str, Any]) -> None:
+def test_two_groups_in_turns_store_no_row_twice_whatever_names_say(
+    options: dict[str, Any], first: int
+) -> None:
     """What follows an object is found where names are not in the order of offsets."""
     bench = Bench(0)
+    bench.kafka.logs[WHERE] = Span(first, first)
     groups: dict[str, Any] = {"one": {}, "other": {}}
     codes = []
     for group, count, size in (("one", 10, 5), ("other", 15, 4), ("one", 8, 5), ("other", 9, 4)):
@@ -174,7 +181,7 @@ def test_two_groups_in_turns_store_no_row_twice_whatever_names_say(options: dict
         if one.key.endswith(".gz"):
             with bench.store.open(one.key) as body:
                 lines += gzip.decompress(body.read()).splitlines()
-    assert ([0] * 4, 42) == (codes, bench.position)
+    assert ([0] * 4, first + 42) == (codes, bench.position)
     assert [1] * 42 == [*Counter(lines).values()]
 
 
