@@ -146,10 +146,11 @@ def gather(
     """Return what is known of each partition of *logs*.
 
     A partition whose committed offset names the object before it costs one listing from there on,
-    unless something else follows or its log begins after it.  The others cost a listing of their
-    topic and its ledger, and a HEAD of each object of their last cut, and of each object that the
-    ledger lacks and that the position, or the log's start, has not passed.  Where another tool has
-    written the newest object, it is read.
+    and the ledger of its topic if that has grown and values are written, or it may have several
+    directories; unless something else follows or its log begins after it.  The others cost a
+    listing of their topic and its ledger, and a HEAD of each object of their last cut, and of each
+    object that the ledger lacks and that the position, or the log's start, has not passed.  Where
+    another tool has written the newest object, it is read.
 
     Args:
         options: How another tool's objects are read.
@@ -169,7 +170,9 @@ def gather(
             if not said[where].is_confirmed
             or _is_doubtful(said[where], committed[where], log, values)
         }
-        known = _with_spread(known, store, layout, clock, said, logs, committed)
+        known = _with_others(
+            known, store, layout, clock, said, logs, committed, is_values=values is not None
+        )
         for where in logs.keys() - doubtful:
             reached = known.ledger(where).reached()
             if reached is not None and reached > committed[where].offset:
@@ -340,7 +343,7 @@ def _of_other_layout(
     return key
 
 
-def _with_spread(
+def _with_others(
     known: BackupState,
     store: Store,
     layout: Layout,
@@ -348,14 +351,17 @@ def _with_spread(
     confirmed: Mapping[TopicPartition, Confirmation],
     logs: Mapping[TopicPartition, Span],
     committed: Mapping[TopicPartition, Position],
+    *,
+    is_values: bool,
 ) -> BackupState:
-    """Return *known* with the ledgers of topics over several directories that have grown."""
-    # one listing cannot show what other runs have stored of such a partition; their ledger does
+    """Return *known* with the ledgers of topics that have grown and that others may back up too."""
+    # one listing cannot show what other runs have stored of a partition in several directories, nor
+    # that they have several; their ledger does, and values are not to be stored twice
     topics = {
         where.topic
         for where, said in confirmed.items()
         if said.is_confirmed
-        and said.is_spread
+        and (said.is_spread or is_values)
         and logs[where].end_offset > committed[where].offset
         and known.has_ledger(where.topic)
     }

@@ -185,6 +185,30 @@ def test_two_groups_in_turns_store_no_row_twice_whatever_names_say(
     assert [1] * 42 == [*Counter(lines).values()]
 
 
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
+@pytest.mark.parametrize(
+    "other",
+    [{"partitioner_class": "modulo"}, {"filename_offset_zero_pad_width": 12}],
+    ids=["several directories", "more digits"],
+)
+def test_two_groups_that_name_objects_differently_store_no_row_twice(
+    other: dict[str, Any], *, is_first: bool
+) -> None:
+    """A listing behind one group's objects does not show the other's, but the ledger does."""
+    bench = Bench(0)
+    groups: dict[str, Any] = {"one": {}, "other": {}}
+    options = {"one": other if is_first else {}, "other": {} if is_first else other}
+    codes = []
+    for group, count in (("one", 10), ("other", 15), ("one", 8), ("other", 9)):
+        bench.kafka.positions_ = groups[group]
+        bench.kafka.append(WHERE, count)
+        codes.append(bench.sink(5, **options[group])["exit_code"])
+
+    stored = Counter(number for rows in bench.objects().values() for number in rows)
+    assert ([0] * 4, 42) == (codes, bench.position)
+    assert Counter(range(42)) == stored
+
+
 def test_a_run_that_stops_on_its_way_back_is_continued_with_the_same_cuts() -> None:
     """A position on the way says that what follows it is stored a second time."""
     bench = Bench(60)
