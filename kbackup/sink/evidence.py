@@ -316,8 +316,7 @@ class _Search:
         """Return what another tool has left, or why that cannot be known."""
         try:
             return count_inherited(
-                self.store, self.options, objects, committed, self.cut_records,
-                is_values=self.values is not None,
+                self.store, self.options, objects, committed, self.cut_records, values=self.values
             )  # fmt: skip
         except CorruptObjectError as error:
             return error

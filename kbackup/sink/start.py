@@ -266,6 +266,18 @@ def _unlike(where: TopicPartition, offset: int) -> RefusedError:
     )
 
 
+def _under_another_name(where: TopicPartition, key: str, extension: str) -> RefusedError:
+    return RefusedError(
+        f"{where}: the values of {key}, which another tool stored last, would be stored again in a "
+        f"file named {extension}",
+        "the group's offset does not show that it is complete, and under another name its rows "
+        "would be there twice",
+        "write such files as that tool did: see format.class and s3.compression.type; or set the "
+        "group's offset to where it had committed",
+        **where.place,
+    )
+
+
 def _in_two_layouts(where: TopicPartition, key: str) -> RefusedError:
     """Return the error of a topic whose objects would be named in two ways: *key* is an earlier."""
     return RefusedError(
@@ -313,12 +325,15 @@ class Inherited:
         counted: The newest ones, the newest first; at least one.
         is_one_directory: All objects are in one directory, so each is a cut of its own.
         cut_records: How many records make a cut, by configuration.
+        values: The extension of the objects that are going to be written, where they hold values
+            alone.
     """
 
     starts: tuple[int, ...]
     counted: tuple[OpenedObject, ...]
     is_one_directory: bool = True
     cut_records: int = 0
+    values: str | None = None
 
     @property
     def reached(self) -> int:
@@ -326,7 +341,7 @@ class Inherited:
         return max(one.start_offset + min(one.records, 1) for one in self.counted)
 
     def start(
-        self, where: TopicPartition, committed: int | None, log_start: int, *, is_values: bool
+        self, where: TopicPartition, committed: int | None, log_start: int
     ) -> tuple[int | None, Warnings]:
         """Return where the backup continues, None for the log's start, and what to say of it.
 
@@ -342,13 +357,14 @@ class Inherited:
 
         Raises:
             RefusedError: If the objects hold records that the group has not come to, in several
-                directories, and do not show that the same ones would be written again.
+                directories, and do not show that the same ones would be written again; or if values
+                would be written again under another name.
         """
         if committed is None:
             return self._without_group(where, log_start)
         for one, total in self._totals():
             if total == committed - one.start_offset:
-                is_again = not is_values and one.start_offset >= log_start
+                is_again = self.values is None and one.start_offset >= log_start
                 is_again = is_again and (self.is_one_directory or not self._are_dense(committed))
                 return one.start_offset if is_again else committed, ()
             if total > committed - one.start_offset:
@@ -373,7 +389,7 @@ class Inherited:
             if max(self.starts) >= log_start and not self._are_cuts_from(log_start):
                 raise _unlike(where, log_start)
             return _nothing_says(where)
-        offset, how = self._again(self.counted[0].start_offset, log_start)
+        offset, how = self._again(where, self.counted[0].start_offset, log_start)
         text = f"{where}: the group has no offset; {self._newest()}: {how}"
         return offset, (("offset_missing", text),)
 
@@ -385,7 +401,7 @@ class Inherited:
             raise _unlike(where, committed)
         before = [start for start in self.starts if start <= committed]
         whole = max(before) if before and self.is_one_directory else committed
-        offset, how = self._again(whole, log_start)
+        offset, how = self._again(where, whole, log_start)
         text = f"{where}: the group's offset is {committed}, but {self._newest()}: {how}"
         return offset, (("group_behind", text),)
 
@@ -394,7 +410,7 @@ class Inherited:
     ) -> tuple[int, Warnings]:
         """The objects hold fewer records than there are offsets before the group's."""
         cuts = (one.start_offset for one, total in self._totals() if total == self.cut_records)
-        offset, how = self._again(next(cuts, self.counted[0].start_offset), log_start)
+        offset, how = self._again(where, next(cuts, self.counted[0].start_offset), log_start)
         text = (
             f"{where}: the group's offset is {committed}, but {self._newest()}: what is between "
             f"may have held no records, or is missing: {how}"
@@ -419,10 +435,12 @@ class Inherited:
         *whole, short = (sum(one.records for one in cuts.get(at, ())) for at in range(last + 1))
         return all(total == self.cut_records for total in whole) and short <= self.cut_records
 
-    def _again(self, offset: int, log_start: int) -> tuple[int, str]:
+    def _again(self, where: TopicPartition, offset: int, log_start: int) -> tuple[int, str]:
         """Return where and how to continue, so that what is stored from *offset* on is repeated."""
         # in the middle of an object the records after it would be in two objects
         if offset >= log_start:
+            if self.values is not None and not self.counted[0].key.endswith(self.values):
+                raise _under_another_name(where, self.counted[0].key, self.values)
             return offset, f"writing again what begins at {offset}, under the same names"
         # the lowest offset that can follow their last records: each record has an offset
         end = max(one.start_offset + one.records for one in self.counted)
@@ -441,7 +459,7 @@ def count_inherited(
     committed: int | None,
     cut_records: int,
     *,
-    is_values: bool,
+    values: str | None,
 ) -> Inherited | None:
     """Open the newest of *objects*, and as many more as it takes to judge the group's offset.
 
@@ -474,7 +492,7 @@ def count_inherited(
         if takes_all:
             continue
         offsets = 0 if committed is None else committed - parts.start_offset
-        if not is_values and total <= offsets and len(counted) < SHOWN_MOST:
+        if values is None and total <= offsets and len(counted) < SHOWN_MOST:
             is_shown = len(counted) >= SHOWN_LEAST and total == offsets
         else:
             is_shown = committed is None or total >= min(cut_records, offsets)
@@ -483,7 +501,7 @@ def count_inherited(
     if not counted:
         return None
     starts = tuple(parts.start_offset for _, parts in objects)
-    return Inherited(starts, tuple(counted), is_one, cut_records)
+    return Inherited(starts, tuple(counted), is_one, cut_records, values)
 
 
 def _records(store: Store, options: FormatOptions, key: str, parts: ObjectKey) -> int | None:
@@ -714,9 +732,7 @@ def _wanted(where: TopicPartition, seen: Evidence) -> tuple[int | None, Warnings
         if seen.inherited.reached > seen.end:
             raise _cut_back(where, seen.end, seen.inherited.reached)
         committed = None if seen.committed is None else seen.committed.offset
-        return seen.inherited.start(
-            where, committed, seen.log.start_offset, is_values=seen.stores_values
-        )
+        return seen.inherited.start(where, committed, seen.log.start_offset)
     if seen.committed is None:
         return _wanted_by_bucket(where, seen)
     committed = seen.committed.offset

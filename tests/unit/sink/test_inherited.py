@@ -7,7 +7,7 @@ import pytest
 from backup_samples import JSON, Backup, batch
 
 from kbackup.clock import SystemClock
-from kbackup.errors import CorruptObjectError, StoreError, TopicChangedError
+from kbackup.errors import CorruptObjectError, RefusedError, StoreError, TopicChangedError
 from kbackup.events import to_json
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicPartition
@@ -83,6 +83,28 @@ def test_the_group_is_believed_where_the_newest_object_agrees(
     (at,) = planned(backup, config, committed, Span(log_start, 90)).partitions
 
     assert (offset, codes, []) == outcome(at)
+
+
+@pytest.mark.parametrize(
+    ("committed", "log_start", "offset"),
+    [(9, 0, 9), (20, 8, 9), (5, 4, 9), (None, 7, 9), (20, 0, None), (5, 0, None), (None, 0, None)],
+)
+def test_values_are_not_written_again_under_another_name(
+    committed: int | None, log_start: int, offset: int | None, config: Path
+) -> None:
+    """Compressed now, they would be there twice: where the group does not agree, it is refused."""
+    backup = Backup()
+    left(backup, range(3), range(3, 6), range(6, 9))
+    options = {"s3_compression_type": "gzip"}
+
+    (at,) = planned(backup, config, committed, Span(log_start, 90), **options).partitions
+
+    if offset is None:
+        assert isinstance(at.refusal, RefusedError)
+        assert "in a file named .json.gz" in at.refusal.what
+    else:
+        assert at.start is not None
+        assert offset == at.start.offset
 
 
 def test_a_log_that_ends_where_a_connectors_newest_object_begins_is_another(config: Path) -> None:
