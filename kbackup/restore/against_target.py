@@ -240,12 +240,7 @@ def _note_ids(restored: Restored, wheres: Sequence[TopicPartition], summary: Sum
 
 def _missing(restored: Restored, where: TopicPartition, summary: Summary) -> list[Entry]:
     """Return what the backup lacks; a restore that left it out is compared without it, counted."""
-    window = restored.inventory.window
-    missing = [
-        entry
-        for entry in restored.inventory.missing(where)
-        if window.asks(entry.first, entry.span.end_offset - 1, entry.facts)
-    ]
+    missing = restored.inventory.missing(where)
     if not missing or restored.job.on_error == "fail":
         return missing
     summary.skip("missing_objects", len(missing))

@@ -192,12 +192,13 @@ class Translator:
         for files in removed_since(inventory, of):
             known = inventory.entered(files)
             yield Span(files.begin, reached if known is None else known.last_offset + 1)
-        for entry in inventory.missing(of.source):
-            if not any(entry.first in span for span in absent):
-                yield entry.span
+        spans = [entry.span for entry in inventory.missing(of.source)]
         last = of.rows[-1].last + 1 if of.rows else reached
         if of.end is not None and of.end < last:
-            yield Span(of.end, last)
+            spans.append(Span(of.end, last))
+        for span in spans:
+            if not any(span.start_offset in one for one in absent):
+                yield span
 
     def _proved(
         self, of: RestoredPartition, at: int, offset: int, record: pa.RecordBatch | None, note: str

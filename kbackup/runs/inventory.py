@@ -154,9 +154,13 @@ class Inventory:
         return [files for files in sets if self.window.takes(files, self.entered(files))]
 
     def missing(self, where: TopicPartition) -> list[Entry]:
-        """Return the objects that runs stored and that are not there, siblings left out."""
-        found = self.known.ledger(where).missing(self.catalog.keys)
-        return [entry for entry in found if is_main(entry)]
+        """Return the objects asked for that runs stored and that are not there, no siblings."""
+        return [
+            entry
+            for entry in self.known.ledger(where).missing(self.catalog.keys)
+            if is_main(entry)
+            and self.window.asks(entry.first, entry.span.end_offset - 1, entry.facts)
+        ]
 
     def absent(self, where: TopicPartition) -> list[Span]:
         """Return the offsets of objects that are not there, whatever became of them."""

@@ -168,7 +168,7 @@ def gather(
             where
             for where, log in logs.items()
             if not said[where].is_confirmed
-            or _is_doubtful(said[where], committed[where], log, values)
+            or _is_doubtful(layout, said[where], committed[where], log, values)
         }
         known = _with_others(
             known, store, layout, clock, said, logs, committed, is_values=values is not None
@@ -191,7 +191,9 @@ def gather(
         return dict(zip(logs, found, strict=True))
 
 
-def _is_doubtful(said: Confirmation, position: Position, log: Span, values: str | None) -> bool:
+def _is_doubtful(
+    layout: Layout, said: Confirmation, position: Position, log: Span, values: str | None
+) -> bool:
     """Whether the bucket has to be searched, though the object of the position is there."""
     if position.offset < log.start_offset or said.is_behind:  # what expired may be in the bucket
         return True
@@ -200,7 +202,9 @@ def _is_doubtful(said: Confirmation, position: Position, log: Span, values: str 
     # written in another format now: a run that died may have left a part of the next cut, in
     # directories that no listing shows
     last = SinkPosition.read(position.metadata)
-    return last is None or last.key is None or not last.key.endswith(values)
+    if last is None or last.key is None or not layout.knows(last.key):
+        return True
+    return layout.parse(last.key).extension != values  # .snappy.parquet ends with .parquet
 
 
 @dataclass(frozen=True, slots=True)

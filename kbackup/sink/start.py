@@ -16,7 +16,7 @@ from typing import Final
 
 from kbackup import formats
 from kbackup.catalog.ledger.rows import TOMBSTONES, Entry, PartitionLedger, is_main, named
-from kbackup.errors import CorruptObjectError, KbackupError, RefusedError, TopicChangedError
+from kbackup.errors import CorruptObjectError, KbackupError, RefusedError, TopicChangedError, some
 from kbackup.formats import FormatOptions
 from kbackup.kafka import Position
 from kbackup.naming import ObjectKey, View
@@ -266,10 +266,12 @@ def _unlike(where: TopicPartition, offset: int) -> RefusedError:
     )
 
 
-def _under_another_name(where: TopicPartition, key: str, extension: str) -> RefusedError:
+def _under_another_name(
+    where: TopicPartition, offset: int, extensions: Sequence[str], values: str
+) -> RefusedError:
     return RefusedError(
-        f"{where}: the values of {key}, which another tool stored last, would be stored again in a "
-        f"file named {extension}",
+        f"{where}: what another tool stored from offset {offset} on, as {some(extensions)}, would "
+        f"be stored again as {values}",
         "the group's offset does not show that it is complete, and under another name its rows "
         "would be there twice",
         "write such files as that tool did: see format.class and s3.compression.type; or set the "
@@ -325,6 +327,7 @@ class Inherited:
         counted: The newest ones, the newest first; at least one.
         is_one_directory: All objects are in one directory, so each is a cut of its own.
         cut_records: How many records make a cut, by configuration.
+        extensions: Those of all objects, beside `starts`.
         values: The extension of the objects that are going to be written, where they hold values
             alone.
     """
@@ -333,6 +336,7 @@ class Inherited:
     counted: tuple[OpenedObject, ...]
     is_one_directory: bool = True
     cut_records: int = 0
+    extensions: tuple[str, ...] = ()
     values: str | None = None
 
     @property
@@ -439,8 +443,13 @@ class Inherited:
         """Return where and how to continue, so that what is stored from *offset* on is repeated."""
         # in the middle of an object the records after it would be in two objects
         if offset >= log_start:
-            if self.values is not None and not self.counted[0].key.endswith(self.values):
-                raise _under_another_name(where, self.counted[0].key, self.values)
+            ends = {
+                extension
+                for start, extension in zip(self.starts, self.extensions, strict=True)
+                if start >= offset and extension != self.values
+            }
+            if self.values is not None and ends:
+                raise _under_another_name(where, offset, sorted(ends), self.values)
             return offset, f"writing again what begins at {offset}, under the same names"
         # the lowest offset that can follow their last records: each record has an offset
         end = max(one.start_offset + one.records for one in self.counted)
@@ -501,7 +510,8 @@ def count_inherited(
     if not counted:
         return None
     starts = tuple(parts.start_offset for _, parts in objects)
-    return Inherited(starts, tuple(counted), is_one, cut_records, values)
+    extensions = tuple(parts.extension for _, parts in objects)
+    return Inherited(starts, tuple(counted), is_one, cut_records, extensions, values)
 
 
 def _records(store: Store, options: FormatOptions, key: str, parts: ObjectKey) -> int | None:

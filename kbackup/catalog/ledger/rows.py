@@ -367,7 +367,13 @@ def _merged_objects(rows: pa.Table) -> pa.Table:
 
 def _removals(rows: pa.Table) -> pa.Array:
     """Return a number for each row that rises with each removal of its object before it."""
-    says = pc.is_in(rows["kind"], pa.array([ACCEPTED, REMOVED])).combine_chunks().cast(pa.int64())
+    of = pc.binary_join_element_wise(rows["key"], rows["covers"], " ")
+    is_said = pc.is_in(rows["kind"], pa.array([ACCEPTED, REMOVED, KEPT]))
+    said = latest(rows.filter(is_said).append_column("_of", of.filter(is_said)), of.filter(is_said))
+    gone = said["_of"].filter(pc.not_equal(said["kind"], KEPT))  # the others were taken back
+    if not len(gone):
+        return pa.repeat(0, len(rows))
+    says = pc.and_(is_said, pc.is_in(of, gone.combine_chunks())).combine_chunks().cast(pa.int64())
     # a removal is of what was entered with its counter, or without one, too: see `names`
     counter = pc.fill_null(rows["counter"], 0)
     about = pa.table([rows["key"], counter, says], names=["key", "counter", "says"])

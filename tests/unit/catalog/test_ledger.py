@@ -16,6 +16,7 @@ from kbackup.catalog.groups import GROUPS, GroupEntry
 from kbackup.catalog.ledger.rows import (
     ACCEPTED,
     GAP,
+    KEPT,
     OBJECTS,
     PASSED,
     REMOVED,
@@ -447,8 +448,8 @@ def test_what_was_removed_on_purpose_is_not_missed_until_it_is_stored_again() ->
 
 @pytest.mark.parametrize(
     ("said", "records"),
-    [((), 10), ((REMOVED,), 3), ((ACCEPTED,), 3)],
-    ids=["nothing", "removed", "accepted"],
+    [((), 10), ((REMOVED,), 3), ((ACCEPTED,), 3), ((REMOVED, KEPT), 10)],
+    ids=["nothing", "removed", "accepted", "taken back"],
 )
 def test_what_is_stored_again_after_a_removal_counts_however_short(
     said: Sequence[str], records: int

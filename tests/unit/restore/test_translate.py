@@ -791,3 +791,14 @@ def test_how_long_the_cluster_keeps_offsets_is_said(kept: int | str | None) -> N
     assert (0, 604_800 if kept == 10_080 else None) == (
         ended.exit_code, ended.facts["offsets_kept_s"]
     )  # fmt: skip
+
+
+def test_what_was_never_asked_for_may_be_missing() -> None:
+    """A window had left it out: a group before the window goes on where the copy begins."""
+    backup, keys = backup_with_ledger(range(10), range(10, 20))
+    of = Restoring(backup, Grouped())
+    of.restore(from_offset=10)
+    before = translated(of, 5, from_offset=10).becomes
+    backup.store.delete(keys[0])
+
+    assert before == translated(of, 5, from_offset=10).becomes == owed(of, 10)

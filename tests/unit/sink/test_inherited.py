@@ -14,6 +14,7 @@ from kbackup.records import Span, TopicPartition
 from kbackup.runs.position import SinkPosition
 from kbackup.sink.accounting import plan_partitions
 from kbackup.sink.plan import SinkPartitionPlan, SinkPlan, make_plan
+from kbackup.sink.start import Inherited, OpenedObject
 from kbackup.stores.memory import MemoryStore
 from tests.support.configurations import SINK, load
 from tests.support.fake_kafka import FakeKafka
@@ -101,10 +102,22 @@ def test_values_are_not_written_again_under_another_name(
 
     if offset is None:
         assert isinstance(at.refusal, RefusedError)
-        assert "in a file named .json.gz" in at.refusal.what
+        assert "as .json, would be stored again as .json.gz" in at.refusal.what
     else:
         assert at.start is not None
         assert offset == at.start.offset
+
+
+def test_the_name_of_a_codec_is_another_name() -> None:
+    """``.snappy.parquet`` ends with ``.parquet``."""
+    inherited = Inherited(
+        (0, 3), (OpenedObject("orders+0+3.snappy.parquet", 3, 3),),
+        extensions=(".parquet", ".snappy.parquet"), values=".parquet",
+    )  # fmt: skip
+
+    with pytest.raises(RefusedError):
+        inherited.start(WHERE, None, 0)
+    assert (6, ()) == inherited.start(WHERE, 6, 0)
 
 
 def test_a_log_that_ends_where_a_connectors_newest_object_begins_is_another(config: Path) -> None:
