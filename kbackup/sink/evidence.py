@@ -204,7 +204,7 @@ def _is_doubtful(
     last = SinkPosition.read(position.metadata)
     if last is None or last.key is None or not layout.knows(last.key):
         return True
-    return layout.parse(last.key).extension != values  # .snappy.parquet ends with .parquet
+    return layout.parse(last.key).extension != values  # whole: one may end with another
 
 
 @dataclass(frozen=True, slots=True)

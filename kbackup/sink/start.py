@@ -274,7 +274,7 @@ def _under_another_name(
         f"be stored again as {values}",
         "the group's offset does not show that it is complete, and under another name its rows "
         "would be there twice",
-        "write such files as that tool did: see format.class and s3.compression.type; or set the "
+        "write such files as that tool did, with its format.class and compression; or set the "
         "group's offset to where it had committed",
         **where.place,
     )

@@ -367,7 +367,8 @@ def _merged_objects(rows: pa.Table) -> pa.Table:
 
 def _removals(rows: pa.Table) -> pa.Array:
     """Return a number for each row that rises with each removal of its object before it."""
-    of = pc.binary_join_element_wise(rows["key"], rows["covers"], " ")
+    key, covers = (pc.fill_null(rows[name], "") for name in ("key", "covers"))
+    of = pc.binary_join_element_wise(key, covers, " ")
     is_said = pc.is_in(rows["kind"], pa.array([ACCEPTED, REMOVED, KEPT]))
     said = latest(rows.filter(is_said).append_column("_of", of.filter(is_said)), of.filter(is_said))
     gone = said["_of"].filter(pc.not_equal(said["kind"], KEPT))  # the others were taken back
@@ -376,9 +377,10 @@ def _removals(rows: pa.Table) -> pa.Array:
     says = pc.and_(is_said, pc.is_in(of, gone.combine_chunks())).combine_chunks().cast(pa.int64())
     # a removal is of what was entered with its counter, or without one, too: see `names`
     counter = pc.fill_null(rows["counter"], 0)
-    about = pa.table([rows["key"], counter, says], names=["key", "counter", "says"])
+    about = pa.table([key, counter, says], names=["key", "counter", "says"])
     order = pc.sort_indices(about, [(name, "ascending") for name in about.column_names])
-    return pc.cumulative_sum(says.take(order)).take(pc.sort_indices(order))
+    number = pc.cumulative_sum(says.take(order)).take(pc.sort_indices(order))
+    return pc.if_else(is_said.combine_chunks(), 0, number)  # of removals the order is as before
 
 
 def _lowest(
