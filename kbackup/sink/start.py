@@ -443,13 +443,11 @@ class Inherited:
         """Return where and how to continue, so that what is stored from *offset* on is repeated."""
         # in the middle of an object the records after it would be in two objects
         if offset >= log_start:
-            ends = {
-                extension
-                for start, extension in zip(self.starts, self.extensions, strict=True)
-                if start >= offset and extension != self.values
-            }
-            if self.values is not None and ends:
-                raise _under_another_name(where, offset, sorted(ends), self.values)
+            if self.values is not None:
+                named = zip(self.starts, self.extensions, strict=True)
+                others = {own for start, own in named if start >= offset and own != self.values}
+                if others:
+                    raise _under_another_name(where, offset, sorted(others), self.values)
             return offset, f"writing again what begins at {offset}, under the same names"
         # the lowest offset that can follow their last records: each record has an offset
         end = max(one.start_offset + one.records for one in self.counted)

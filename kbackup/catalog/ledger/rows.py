@@ -367,13 +367,13 @@ def _merged_objects(rows: pa.Table) -> pa.Table:
 
 def _removals(rows: pa.Table) -> pa.Array:
     """Return a number for each row that rises with each removal of its object before it."""
+    is_said = pc.is_in(rows["kind"], pa.array([ACCEPTED, REMOVED, KEPT]))
+    if not pc.any(is_said).as_py():  # as in nearly every ledger, each time that it is read
+        return pa.repeat(0, len(rows))
     key, covers = (pc.fill_null(rows[name], "") for name in ("key", "covers"))
     of = pc.binary_join_element_wise(key, covers, " ")
-    is_said = pc.is_in(rows["kind"], pa.array([ACCEPTED, REMOVED, KEPT]))
     said = latest(rows.filter(is_said).append_column("_of", of.filter(is_said)), of.filter(is_said))
     gone = said["_of"].filter(pc.not_equal(said["kind"], KEPT))  # the others were taken back
-    if not len(gone):
-        return pa.repeat(0, len(rows))
     says = pc.and_(is_said, pc.is_in(of, gone.combine_chunks())).combine_chunks().cast(pa.int64())
     # a removal is of what was entered with its counter, or without one, too: see `names`
     counter = pc.fill_null(rows["counter"], 0)
